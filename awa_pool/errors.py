@@ -1,0 +1,98 @@
+"""Every error this package raises on purpose.
+
+AwaError
+├── ConfigError            a setting, flag, DSN or app name is wrong: names it and says what to write
+├── ValidationError        a request or a value cannot be accepted: names the path
+│   └── PayloadTooLarge    args or metadata exceed the cap: names size and cap
+├── RegistrationError      a task cannot be registered as written
+├── StoreError
+│   ├── StoreUnavailable   the database is away or the connection was lost: trying again is right
+│   ├── StoreConflict      deadlock, serialization failure, lock timeout: trying again is right
+│   ├── SchemaMismatch     missing, foreign, older or newer schema: names the command to run
+│   └── StoreRefused       the database refused this very statement or value: trying again is not right
+├── JobNotFound            no job has that id
+├── TransitionRefused      the job's state does not allow that action
+├── WireError              a message between processes is malformed
+│   └── UnknownMessage     a message has a type nobody registered
+├── BootFailed             a process of the pool did not become ready
+├── EmbeddedError          the embedded server cannot be installed, started or reached
+└── TerminalError          raised by a handler: fail this job now, do not retry
+"""
+
+from __future__ import annotations
+
+
+class AwaError(Exception):
+    """Base of every error of awa-pool."""
+
+
+class ConfigError(AwaError):
+    """A setting, flag, DSN or app name is wrong."""
+
+
+class ValidationError(AwaError):
+    """A request or a value cannot be accepted; `path` says where it stands."""
+
+    def __init__(self, message: str, *, path: str = "") -> None:
+        super().__init__(f"{path}: {message}" if path else message)
+        self.path = path
+
+
+class PayloadTooLarge(ValidationError):
+    """Args or metadata exceed the cap."""
+
+
+class RegistrationError(AwaError):
+    """A task cannot be registered as written."""
+
+
+class StoreError(AwaError):
+    """The database could not do what was asked; `sqlstate` is the server's code where there is one."""
+
+    def __init__(self, message: str, *, sqlstate: str | None = None) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+
+
+class StoreUnavailable(StoreError):
+    """The database is away, read-only, full, or the connection was lost: try again."""
+
+
+class StoreConflict(StoreError):
+    """A deadlock, serialization failure or lock timeout: try again in a new transaction."""
+
+
+class SchemaMismatch(StoreError):
+    """The schema is missing, foreign, older or newer: stop, and run the command named."""
+
+
+class StoreRefused(StoreError):
+    """The database refused this statement or value: trying again changes nothing."""
+
+
+class JobNotFound(AwaError):
+    """No job has that id."""
+
+
+class TransitionRefused(AwaError):
+    """The job's present state does not allow that action."""
+
+
+class WireError(AwaError):
+    """A message between processes is malformed."""
+
+
+class UnknownMessage(WireError):
+    """A message has a type nobody registered."""
+
+
+class BootFailed(AwaError):
+    """A process of the pool did not become ready."""
+
+
+class EmbeddedError(AwaError):
+    """The embedded server cannot be installed, started or reached."""
+
+
+class TerminalError(AwaError):
+    """Raised by a handler: fail this job now, without another attempt."""

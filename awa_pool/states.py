@@ -1,0 +1,67 @@
+"""The life of a job as one table; docs/state_machine.md draws it, the SQL functions carry it out."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Where a job stands, as every reader sees it."""
+
+    SCHEDULED = "scheduled"
+    AVAILABLE = "available"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    RETRYABLE = "retryable"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    WAITING_EXTERNAL = "waiting_external"
+
+
+class Outcome(StrEnum):
+    """How an attempt ends; `finish` in SQL takes these words."""
+
+    COMPLETED = "completed"
+    RETRY = "retry"  # counted; fails the job on its last attempt
+    SNOOZE = "snooze"  # not counted
+    FAIL = "fail"  # terminal at once
+    CANCEL = "cancel"
+    RETURN = "return"  # never started, or cut by shutdown: not counted, claimable at once
+    LOST = "lost"  # the process died: as RETRY, with the database's own back-off
+
+
+class Cause(StrEnum):
+    """What moves a job that no attempt holds."""
+
+    INSERTED = "inserted"
+    INSERTED_FOR_LATER = "inserted_for_later"
+    CLAIMED = "claimed"
+    DUE = "due"
+    CANCELLED = "cancelled"
+    RETRIED_BY_HAND = "retried_by_hand"
+    EXHAUSTED = "exhausted"
+
+
+ARROWS: dict[tuple[State | None, Cause | Outcome], State] = {
+    (None, Cause.INSERTED): State.AVAILABLE,
+    (None, Cause.INSERTED_FOR_LATER): State.SCHEDULED,
+    (State.AVAILABLE, Cause.CLAIMED): State.RUNNING,
+    (State.SCHEDULED, Cause.DUE): State.AVAILABLE,
+    (State.RETRYABLE, Cause.DUE): State.AVAILABLE,
+    (State.RUNNING, Outcome.COMPLETED): State.COMPLETED,
+    (State.RUNNING, Outcome.RETRY): State.RETRYABLE,
+    (State.RUNNING, Outcome.LOST): State.RETRYABLE,
+    (State.RUNNING, Cause.EXHAUSTED): State.FAILED,
+    (State.RUNNING, Outcome.SNOOZE): State.SCHEDULED,
+    (State.RUNNING, Outcome.FAIL): State.FAILED,
+    (State.RUNNING, Outcome.CANCEL): State.CANCELLED,
+    (State.RUNNING, Outcome.RETURN): State.AVAILABLE,
+    (State.RUNNING, Cause.CANCELLED): State.CANCELLED,
+    (State.AVAILABLE, Cause.CANCELLED): State.CANCELLED,
+    (State.SCHEDULED, Cause.CANCELLED): State.CANCELLED,
+    (State.RETRYABLE, Cause.CANCELLED): State.CANCELLED,
+    (State.RETRYABLE, Cause.RETRIED_BY_HAND): State.AVAILABLE,
+    (State.SCHEDULED, Cause.RETRIED_BY_HAND): State.AVAILABLE,
+    (State.FAILED, Cause.RETRIED_BY_HAND): State.AVAILABLE,
+    (State.CANCELLED, Cause.RETRIED_BY_HAND): State.AVAILABLE,
+}
