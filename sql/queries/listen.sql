@@ -1,0 +1,2 @@
+-- Hear of new work and of cancelled attempts.
+listen awa_pool

@@ -1,0 +1,2 @@
+-- Give the leadership up, if held.
+select {schema}.step_down(%(name)s::text, %(holder)s::uuid)
