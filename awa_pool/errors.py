@@ -17,6 +17,7 @@ AwaError
 ├── BootFailed             a process of the pool did not become ready
 ├── EmbeddedError          the embedded server cannot be installed, started or reached
 └── TerminalError          raised by a handler: fail this job now, do not retry
+    └── DecodeError        args do not fit the task's args type: names the field
 """
 
 from __future__ import annotations
@@ -96,3 +97,12 @@ class EmbeddedError(AwaError):
 
 class TerminalError(AwaError):
     """Raised by a handler: fail this job now, without another attempt."""
+
+
+class DecodeError(TerminalError):
+    """Stored args do not fit the task's args type; `path` says where."""
+
+    def __init__(self, message: str, *, path: str = "args") -> None:
+        super().__init__(f"{path}: {message}")
+        self.message = message
+        self.path = path

@@ -1,0 +1,162 @@
+"""What an app declares: its tasks and the hooks of its worker processes.
+
+A registry is a plain value: it travels to workers by import of the app, or pickled with the client.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from .decoding import Decoder, anything, compile_type, decode_args
+from .errors import DecodeError, RegistrationError, ValidationError
+from .job import Backoff, checked_delay_s
+from .validation import checked_kind, checked_max_attempts, checked_priority, checked_queue
+
+_WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+Handler = Callable[[Any], Any]
+Hook = Callable[[], object]
+
+
+def kind_of(name: str) -> str:
+    """Return the kind that a class name stands for: `SendEmail` → `send_email`, `HTMLToPDF` → `html_to_pdf`."""
+    return _WORD_STARTS.sub("_", name).lower()
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """A kind of job and the handler that runs it; `queue`, `max_attempts` and `priority` are its jobs' defaults."""
+
+    kind: str
+    args_type: Any
+    handler: Handler
+    is_async: bool
+    queue: str = "default"
+    max_attempts: int = 25
+    backoff: Backoff = None
+    priority: int = 2
+    decoder: Decoder | None = None  # None: the hints of the args type could not be resolved yet
+
+
+class Registry:
+    """The tasks of an app by kind, and its process hooks in order of registration."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, Task] = {}
+        self.by_type: dict[Any, Task] = {}
+        self.process_start: list[Hook] = []
+        self.process_stop: list[Hook] = []
+
+    def add(
+        self,
+        args_type: Any,
+        handler: Handler,
+        *,
+        kind: str | None = None,
+        queue: str = "default",
+        max_attempts: int = 25,
+        backoff: Backoff | timedelta = None,
+        priority: int = 2,
+    ) -> Task:
+        """Register a handler for args of `args_type`; the kind is the type's snake_case name unless given.
+
+        Errors: RegistrationError names what is wrong with the handler, the type or a setting.
+        """
+        if kind is None:
+            if not isinstance(args_type, type) or args_type is dict:
+                raise RegistrationError("a task whose args are a plain dict needs kind='…'")
+            kind = kind_of(args_type.__name__)
+        _check_callable(handler, f"handler of {kind!r}", parameters=1)
+        try:
+            task = Task(
+                kind=checked_kind(kind),
+                args_type=args_type,
+                handler=handler,
+                is_async=inspect.iscoroutinefunction(handler),
+                queue=checked_queue(queue),
+                max_attempts=checked_max_attempts(max_attempts),
+                backoff=_checked_backoff(backoff),
+                priority=checked_priority(priority),
+            )
+            task.decoder = _decoder(args_type)
+        except (ValidationError, RegistrationError) as problem:
+            raise RegistrationError(f"task {kind!r}: {problem}") from None
+        if kind in self.tasks:
+            other = self.tasks[kind].handler
+            raise RegistrationError(f"task {kind!r} is registered already, for {other.__module__}.{other.__qualname__}")
+        self.tasks[kind] = task
+        if args_type is not dict and self.by_type.setdefault(args_type, task) is not task:
+            del self.by_type[args_type]  # two kinds share the type: requests must name the kind
+        return task
+
+    def add_hook(self, hooks: list[Hook], hook: Hook) -> Hook:
+        """Register a function without parameters in one of the two hook lists."""
+        _check_callable(hook, "process hook", parameters=0)
+        if inspect.iscoroutinefunction(hook):
+            raise RegistrationError("a process hook is a plain function, not async def")
+        hooks.append(hook)
+        return hook
+
+    def queues(self) -> list[str]:
+        """Return the queues that the tasks name, in order of registration."""
+        return list(dict.fromkeys(task.queue for task in self.tasks.values()))
+
+    def decode_args(self, task: Task, value: Any) -> Any:
+        """Rebuild a task's args from stored JSON; DecodeError (terminal) names the field that does not fit."""
+        decoder = task.decoder
+        if decoder is None:
+            try:
+                decoder = task.decoder = _decoder(task.args_type, late=True)
+            except RegistrationError as problem:
+                raise DecodeError(str(problem)) from None
+        return decode_args(decoder, value)  # type: ignore[arg-type]
+
+    def __getstate__(self) -> dict[str, Any]:
+        for task in self.tasks.values():  # in the other process the names of __main__ are gone: resolve them here
+            if task.decoder is None:
+                task.decoder = _decoder(task.args_type, late=True)
+        return self.__dict__
+
+
+def _decoder(args_type: Any, *, late: bool = False) -> Decoder | None:
+    """Compile the decoder; None when a hint names what is not defined yet (an error when it is `late`)."""
+    if args_type is None:
+        return anything
+    try:
+        return compile_type(args_type)
+    except NameError as problem:
+        if late:
+            raise RegistrationError(f"a type hint cannot be resolved: {problem}") from None
+        return None
+
+
+def _checked_backoff(backoff: Any) -> Backoff:
+    if backoff is not None and not callable(backoff):
+        return checked_delay_s(backoff, "backoff")
+    known: Backoff = backoff
+    return known
+
+
+def _check_callable(function: Any, what: str, *, parameters: int) -> None:
+    """Refuse what a worker could not call: lambdas, generators, wrong signatures, functions of no module."""
+    if not (inspect.isfunction(function) or inspect.ismethod(function)):
+        raise RegistrationError(f"the {what} must be a function (def or async def), not {type(function).__name__}")
+    if function.__name__ == "<lambda>":
+        raise RegistrationError(f"the {what} is a lambda, which worker processes cannot import: write a def")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise RegistrationError(f"the {what} {function.__qualname__} is a generator: it must not yield")
+    if function.__module__ not in sys.modules:
+        raise RegistrationError(
+            f"the {what} {function.__qualname__} belongs to no importable module ({function.__module__!r})"
+        )
+    try:
+        inspect.signature(function).bind(*range(parameters))
+    except TypeError:
+        wanted = "one argument (the job)" if parameters else "no arguments"
+        raise RegistrationError(f"the {what} {function.__qualname__} must be callable with {wanted}") from None
