@@ -1,0 +1,52 @@
+-- enqueue(…) -> job id. Public: any language may call it, in its own transaction.
+-- Arrow: (new) -> available, or -> scheduled when run_at lies ahead; a run_at that has passed means now.
+-- Guard: none. Locks: none but the new row's. Errors: AW001 naming the field.
+--
+-- The column defaults give id, xid and slot, in the order that keeps the row findable. Dispatchers are notified only
+-- where one said lately that it waits for this queue; the note is a hint, polling is the delivery.
+create or replace function {schema}.enqueue(
+    p_kind text,
+    p_args json,
+    p_queue text default 'default',
+    p_priority int default 2,
+    p_max_attempts int default 25,
+    p_run_at timestamptz default null,
+    p_metadata json default null,
+    p_tags text[] default null,
+    p_ordering_key text default null
+) returns bigint
+language plpgsql volatile
+set search_path = {schema}, pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    v_id bigint;
+begin
+    if not request_fits(p_kind, p_args, p_queue, p_priority, p_max_attempts, p_metadata, p_tags, p_ordering_key) then
+        perform refuse_request('', request_flaw(
+            p_kind, p_args, p_queue, p_priority, p_max_attempts, p_metadata, p_tags, p_ordering_key));
+    end if;
+    if p_run_at is not null then
+        if run_at_flaw(p_run_at) is not null then
+            perform refuse_request('', 'run_at: ' || run_at_flaw(p_run_at));
+        end if;
+        if p_run_at > clock_timestamp() then
+            insert into jobs_deferred (
+                kind, args, queue, priority, max_attempts, run_at, metadata, tags, ordering_key, state)
+            values (
+                p_kind, p_args, p_queue, p_priority, p_max_attempts, p_run_at, p_metadata, p_tags, p_ordering_key,
+                'scheduled')
+            returning job_id into v_id;
+            return v_id;
+        end if;
+    end if;
+    insert into jobs_ready (kind, args, queue, priority, max_attempts, metadata, tags, ordering_key)
+    values (p_kind, p_args, p_queue, p_priority, p_max_attempts, p_metadata, p_tags, p_ordering_key)
+    returning job_id into v_id;
+    if exists (select from queue_waiters as w where w.queue = p_queue and w.until > clock_timestamp()) then
+        perform pg_notify('awa_pool', '');
+    end if;
+    return v_id;
+end
+$$;
