@@ -1,0 +1,1 @@
+select version, engine, system_identifier from {schema}.meta
