@@ -1,0 +1,369 @@
+"""Who should live, and what happens when somebody does not. Pure: events in, commands out, time passed in."""
+
+from __future__ import annotations
+
+import signal
+from collections import deque
+from dataclasses import dataclass
+
+from awa_pool.messages import ActorReplaced, Drained, Fatal, Idle, Ready, Retire, Stats, Stop, WorkerGone
+
+from .events import (
+    ACTORS,
+    DISPATCHER,
+    FINALIZER,
+    MAINTENANCE,
+    WORKER,
+    Began,
+    ChildExited,
+    ChildSaid,
+    Command,
+    Event,
+    ExitStatus,
+    FactsSettled,
+    Instruct,
+    Kill,
+    Log,
+    Refused,
+    RuntimeLost,
+    Settle,
+    SignalCame,
+    Start,
+    TakeNewRuntime,
+    Tell,
+    WorkerMeasured,
+)
+from .places import SHORT_LIFE_S, Child, Life, Place
+from .stopping import Stopping
+
+SILENCE_S = 5.0
+OWN_PAUSE_S = 2.0
+REMEMBER_GONE_S = 60.0
+RETIRE_GRACE_S = 3600.0
+_OUTER_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The bounds a supervisor keeps."""
+
+    workers: int
+    boot_timeout_s: float = 30.0
+    drain_timeout_s: float = 25.0
+    silence_s: float = SILENCE_S
+    max_jobs_per_worker: int = 0
+    max_rss_bytes: int | None = None
+
+
+class Supervisor:
+    """Decides who starts, who is replaced, and how the pool ends.
+
+    `token` makes incarnations unique among all pools that ever ran.
+    """
+
+    def __init__(self, rules: Rules, token: str) -> None:
+        self.rules = rules
+        self.places = [Place(role, 0) for role in ACTORS] + [Place(WORKER, n + 1) for n in range(rules.workers)]
+        self.stopping: Stopping | None = None
+        self.restarts = dict.fromkeys((*ACTORS, WORKER), 0)
+        self._by_role = {place.role: place for place in self.places if place.role != WORKER}
+        self._children: dict[str, tuple[Place, Child]] = {}
+        self._token = token
+        self._started = 0
+        self._facts_known = False
+        self._settling = False
+        self._was_ready = False  # some worker has been ready once
+        self._gone: deque[tuple[float, WorkerGone]] = deque()
+        self._last_s: float | None = None
+
+    # --- questions --------------------------------------------------------------------------------------------
+
+    def child_of(self, role: str) -> Child | None:
+        """Return the living child of an actor's place."""
+        return self._by_role[role].child
+
+    def children(self) -> list[Child]:
+        """Return everybody who lives, retiring ones included."""
+        return [child for _, child in self._children.values()]
+
+    def workers(self) -> list[Place]:
+        """Return the workers' places in order."""
+        return [place for place in self.places if place.role == WORKER]
+
+    def next_due_s(self, now_s: float) -> float:
+        """Return how long nothing needs a `Tick`."""
+        due = [now_s + 1.0]
+        due += [place.start_at_s for place in self.places if place.child is None and place.start_at_s is not None]
+        due += [child.leave_by_s for child in self.children() if child.leave_by_s is not None]
+        return max(0.0, min(due) - now_s)
+
+    # --- the one entry ------------------------------------------------------------------------------------------
+
+    def step(self, event: Event, now_s: float) -> list[Command]:
+        """Take one event and say what to do."""
+        self._forgive_own_pause(now_s)
+        match event:
+            case Began():
+                self._facts_known = event.facts_known
+                for place in self.places:
+                    place.start_at_s = now_s
+                out: list[Command] = []
+            case FactsSettled():
+                out = self._instruct_actors(now_s)
+            case Refused():
+                out = self._give_up(event.reason, ExitStatus.REFUSED, now_s)
+            case ChildSaid():
+                out = self._said(event, now_s)
+            case ChildExited():
+                out = self._exited(event, now_s)
+            case WorkerMeasured():
+                out = self._measured(event, now_s)
+            case SignalCame():
+                out = self._signalled(event, now_s)
+            case RuntimeLost():
+                out = self._start_over(now_s)
+            case _:
+                out = []
+        return out + self._tick(now_s)
+
+    # --- time -------------------------------------------------------------------------------------------------
+
+    def _forgive_own_pause(self, now_s: float) -> None:
+        """When this very process stood still (stopped, machine asleep), nobody else is to blame for the silence."""
+        pause_s = now_s - self._last_s if self._last_s is not None else 0.0
+        if pause_s > OWN_PAUSE_S:
+            for child in self.children():
+                child.heard_s += pause_s
+                if child.life is not Life.READY:
+                    child.since_s += pause_s
+        self._last_s = now_s
+
+    def _tick(self, now_s: float) -> list[Command]:
+        out: list[Command] = []
+        for child in self.children():
+            if why := self._overdue(child, now_s):
+                child.killed_for, child.leave_by_s = why, None
+                out += [Log("error", f"{child.name} {why}: killed"), Kill(child.incarnation)]
+        for place in self.places:
+            due = place.child is None and place.start_at_s is not None and place.start_at_s <= now_s
+            if due and self._wants(place):
+                out += self._start(place, now_s)
+        if self.stopping is not None:
+            out += self.stopping.step(self, now_s)
+        while self._gone and self._gone[0][0] < now_s - REMEMBER_GONE_S:
+            self._gone.popleft()
+        return out
+
+    def _wants(self, place: Place) -> bool:
+        """While the pool stops only the finalizer is worth a new one: results may still come."""
+        return self.stopping is None or (place.role == FINALIZER and self.stopping.needs_finalizer)
+
+    def _overdue(self, child: Child, now_s: float) -> str:
+        if child.killed_for:
+            return ""
+        if child.leave_by_s is not None and now_s >= child.leave_by_s:
+            return "did not end in time"
+        if child.life is Life.BOOTING and now_s - child.since_s > self.rules.boot_timeout_s:
+            return f"was not ready after {self.rules.boot_timeout_s:g} s"
+        # A worker says nothing while a handler holds its thread; actors always have time for a sign of life.
+        if child.role != WORKER and child.life is Life.READY and now_s - child.heard_s > self.rules.silence_s:
+            return f"has been silent for {self.rules.silence_s:g} s"
+        return ""
+
+    # --- starting -----------------------------------------------------------------------------------------------
+
+    def _start(self, place: Place, now_s: float) -> list[Command]:
+        self._started += 1
+        incarnation = f"{self._token}{self._started:x}"
+        child = Child(place.role, place.number, incarnation, Life.UNINSTRUCTED, now_s, now_s)
+        place.child, place.start_at_s = child, None
+        self._children[incarnation] = (place, child)
+        out: list[Command] = [Start(place.role, place.number, incarnation)]
+        if place.role == WORKER or self._facts_known:
+            out += self._instruct(child, now_s)
+        return out
+
+    def _instruct(self, child: Child, now_s: float) -> list[Command]:
+        child.life, child.since_s = Life.BOOTING, now_s
+        return [Instruct(child.incarnation)]
+
+    def _instruct_actors(self, now_s: float) -> list[Command]:
+        self._facts_known = True
+        waiting = [child for child in self.children() if child.life is Life.UNINSTRUCTED]
+        return [command for child in waiting for command in self._instruct(child, now_s)]
+
+    # --- what children say --------------------------------------------------------------------------------------
+
+    def _said(self, event: ChildSaid, now_s: float) -> list[Command]:
+        if event.incarnation not in self._children:
+            return []
+        place, child = self._children[event.incarnation]
+        child.heard_s = now_s
+        match event.message:
+            case Ready(facts=facts):
+                return self._ready(place, child, facts, now_s)
+            case Fatal(reason=reason):
+                child.fatal = reason
+            case Drained():
+                child.drained = True
+            case Idle(later=later) if self.stopping is None:
+                wait = f"; {later} wait for their time" if later else ""
+                return [Log("info", f"drained: nothing is available or running{wait}"), *self.stop("drained", now_s)]
+            case Stats():
+                if child.life is Life.READY and now_s - child.since_s > SHORT_LIFE_S:
+                    place.failures = 0
+        return []
+
+    def _ready(self, place: Place, child: Child, facts: dict[str, object], now_s: float) -> list[Command]:
+        if child.life is not Life.BOOTING:
+            return []
+        child.life, child.since_s = Life.READY, now_s
+        out: list[Command] = [Log("debug", f"{child.name} is ready")]
+        if child.role == WORKER:
+            self._was_ready, place.failures = True, 0
+            out += self._retire_older(place, now_s)
+            if not self._facts_known and not self._settling:
+                self._settling = True
+                out.append(Settle(dict(facts)))
+        elif self.restarts[child.role]:
+            out += self._introduce(child)
+        return out
+
+    def _introduce(self, child: Child) -> list[Command]:
+        """Tell everybody who speaks to that actor that it is a new one; give a dispatcher the recent deaths."""
+        ready = [other for other in self.children() if other.life is not Life.UNINSTRUCTED and other is not child]
+        listeners = {DISPATCHER: (WORKER, FINALIZER), FINALIZER: (WORKER, DISPATCHER), MAINTENANCE: ()}[child.role]
+        out: list[Command] = [
+            Tell(other.incarnation, ActorReplaced(child.role)) for other in ready if other.role in listeners
+        ]
+        if child.role == DISPATCHER:
+            out += [Tell(child.incarnation, account) for _, account in self._gone]
+        return out
+
+    # --- deaths -------------------------------------------------------------------------------------------------
+
+    def _exited(self, event: ChildExited, now_s: float) -> list[Command]:
+        found = self._children.pop(event.incarnation, None)
+        if found is None:
+            return []
+        place, child = found
+        out = self._account(child, event, now_s)
+        if child in place.older:
+            place.older.remove(child)
+            return out
+        place.child = None
+        if self.stopping is not None:
+            if not child.drained and not child.killed_for:
+                out.append(Log("warning", f"{child.name} {event.cause} while the pool stops"))
+            if child.role == FINALIZER:
+                place.start_at_s = now_s
+                if not child.drained and not self.stopping.needs_finalizer:
+                    self.stopping.lost_results()
+            return out
+        return out + self._replace(place, child, event, now_s)
+
+    def _account(self, child: Child, event: ChildExited, now_s: float) -> list[Command]:
+        """Tell the dispatcher what a dead worker had started; it may be away, so the news is kept."""
+        if event.account is None or child.disowned:
+            return []
+        account = event.account
+        if child.cut:
+            # Cut by the shutdown: nothing counts as started, so that no attempt is used up.
+            uncounted = [[receipt, completed, completed] for receipt, _, completed in account.started]
+            account = WorkerGone(account.worker, account.incarnation, account.cause, uncounted, account.phase)
+        self._gone.append((now_s, account))
+        dispatcher = self.child_of(DISPATCHER)
+        known = dispatcher is not None and dispatcher.life in (Life.READY, Life.STOPPING)
+        return [Tell(dispatcher.incarnation, account)] if dispatcher is not None and known else []
+
+    def _replace(self, place: Place, child: Child, event: ChildExited, now_s: float) -> list[Command]:
+        self.restarts[child.role] += 1
+        why = child.fatal or child.killed_for or event.cause
+        if child.fatal and not self._was_ready and child.role == WORKER:
+            return self._give_up(child.fatal, ExitStatus.REFUSED, now_s)
+        if not self._is_failed_start(child, event, now_s):
+            place.lost(now_s)
+            running = f" while running {event.running}" if event.running else ""
+            return [Log("warning", f"{child.name} {event.cause}{running}: replacing it")]
+        pause_s = place.failed(now_s, why)
+        out: list[Command] = [Log("error", f"{child.name} failed to start: {why}; next try in {pause_s:g} s")]
+        if place.hopeless and not (place.role == WORKER and self._some_worker_is_ready()):
+            reason = f"{child.name} failed {place.failures} times in a row: {why}"
+            out += self._give_up(reason, ExitStatus.FAILED, now_s)
+        return out
+
+    def _is_failed_start(self, child: Child, event: ChildExited, now_s: float) -> bool:
+        """A worker that a job killed was a good worker; an actor that ends soon by its own fault was not."""
+        if child.life is not Life.READY:
+            return True
+        young = now_s - child.since_s < SHORT_LIFE_S
+        if child.role == WORKER:
+            return young and not event.worked and event.signal not in _OUTER_SIGNALS
+        return young and event.signal not in _OUTER_SIGNALS
+
+    def _some_worker_is_ready(self) -> bool:
+        return any(child.role == WORKER and child.life is Life.READY for child in self.children())
+
+    def _start_over(self, now_s: float) -> list[Command]:
+        """This runtime was rescued: its attempts belong to others now, so handlers end and all begin anew."""
+        if self.stopping is not None:
+            return []
+        out: list[Command] = [
+            Log("error", "this runtime was taken for dead and rescued: its jobs are stopped, it goes on under a new id"),
+            TakeNewRuntime(),
+        ]
+        self._gone.clear()
+        for child in self.children():
+            if child.role != MAINTENANCE and not child.killed_for:
+                child.killed_for, child.disowned = "ended with its rescued runtime", True
+                out.append(Kill(child.incarnation))
+        return out
+
+    # --- recycling ------------------------------------------------------------------------------------------------
+
+    def _measured(self, event: WorkerMeasured, now_s: float) -> list[Command]:
+        """Start the successor of a worker that has done enough or grown too large."""
+        place, child = self._children.get(event.incarnation, (None, None))
+        if place is None or child is None or child is not place.child or self.stopping is not None:
+            return []
+        jobs, rss = self.rules.max_jobs_per_worker, self.rules.max_rss_bytes
+        if child.life is not Life.READY or child.retiring:
+            return []
+        worn = bool(jobs) and event.jobs_done >= jobs
+        # At least one job: a cap below what a fresh worker needs must not keep the pool from working.
+        large = rss is not None and event.rss_bytes > rss and event.jobs_done > 0
+        if not worn and not large:
+            return []
+        child.retiring = True
+        place.older.append(child)
+        why = f"{event.jobs_done} jobs" if worn else f"{event.rss_bytes >> 20} MiB"
+        return [Log("info", f"{child.name} is replaced after {why}"), *self._start(place, now_s)]
+
+    def _retire_older(self, place: Place, now_s: float) -> list[Command]:
+        out: list[Command] = []
+        for child in place.older:
+            if child.life is Life.READY:
+                child.life, child.leave_by_s = Life.STOPPING, now_s + RETIRE_GRACE_S
+                if (dispatcher := self.child_of(DISPATCHER)) is not None:
+                    out.append(Tell(dispatcher.incarnation, Retire(child.number, child.incarnation)))
+                out.append(Tell(child.incarnation, Stop(RETIRE_GRACE_S, "replaced")))
+        return out
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    def _signalled(self, event: SignalCame, now_s: float) -> list[Command]:
+        if self.stopping is None:
+            return [Log("info", f"{event.name}: draining, at most {self.rules.drain_timeout_s:g} s; again stops at once"),
+                    *self.stop(event.name, now_s)]  # fmt: skip
+        return self.stopping.hurry(self, 128 + event.number, f"{event.name} again: stopping at once", now_s)
+
+    def _give_up(self, reason: str, status: ExitStatus, now_s: float) -> list[Command]:
+        if self.stopping is not None:
+            self.stopping.status = self.stopping.status or int(status)
+            return []
+        return [Log("error", reason), *self.stop(reason, now_s, int(status))]
+
+    def stop(self, reason: str, now_s: float, status: int = 0) -> list[Command]:
+        """Begin the end: workers first, then dispatcher, finalizer and the rest."""
+        self.stopping = Stopping(reason, status, now_s, self.rules.drain_timeout_s)
+        return self.stopping.begin(self, now_s)

@@ -1,0 +1,74 @@
+"""One place of the pool: who lives there now, and when the next one may start. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from .events import WORKER
+
+FIRST_DELAY_S = 0.25
+MOST_DELAY_S = 30.0
+SHORT_LIFE_S = 10.0
+MOST_FAILURES = 6
+
+
+class Life(StrEnum):
+    """Where a child stands."""
+
+    UNINSTRUCTED = "starting"  # started; its settings are not yet known
+    BOOTING = "booting"
+    READY = "ready"
+    STOPPING = "stopping"
+
+
+@dataclass(slots=True)
+class Child:
+    """One incarnation of a role."""
+
+    role: str
+    number: int
+    incarnation: str
+    life: Life
+    since_s: float  # start of the present life
+    heard_s: float  # last sign of life
+    retiring: bool = False  # replaced by choice; stops once its successor is ready
+    killed_for: str = ""  # why the supervisor killed it
+    drained: bool = False
+    fatal: str = ""
+    leave_by_s: float | None = None  # killed when still there
+    disowned: bool = False  # its runtime was rescued: what it ran belongs to others
+    cut: bool = False  # told to give up, or killed, because the pool ends
+
+    @property
+    def name(self) -> str:
+        return f"{self.role} {self.number}" if self.role == WORKER else self.role
+
+
+@dataclass(slots=True)
+class Place:
+    """A seat that must be taken while the pool runs."""
+
+    role: str
+    number: int
+    child: Child | None = None
+    failures: int = 0  # in a row; a boot that succeeded ends the row
+    start_at_s: float | None = None  # set while empty
+    reason: str = ""  # of the newest failure
+    older: list[Child] = field(default_factory=list)  # retiring, with a successor in `child`
+
+    def failed(self, now_s: float, reason: str) -> float:
+        """Note a failed start; returns the pause before the next."""
+        self.failures += 1
+        self.reason = reason
+        pause_s = min(FIRST_DELAY_S * (1 << min(self.failures - 1, 16)), MOST_DELAY_S)
+        self.start_at_s = now_s + pause_s
+        return pause_s
+
+    def lost(self, now_s: float) -> None:
+        """Note the end of one that had been at work: the next may start at once."""
+        self.start_at_s = now_s
+
+    @property
+    def hopeless(self) -> bool:
+        return self.failures >= MOST_FAILURES

@@ -1,0 +1,206 @@
+"""The children as processes: start, watch, kill. No decisions here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import sys
+import time
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from awa_pool.control import ControlPipe
+from awa_pool.errors import WireError
+from awa_pool.messages import Message
+
+from .entry import run_actor
+from .events import WORKER
+from .procfs import Memory, group_has_members, oom_kills, read_memory
+from .signals import children_deaf
+
+JOIN_S = 5.0
+
+
+class Process(Protocol):
+    """What is used of `multiprocess.Process`."""
+
+    @property
+    def pid(self) -> int | None: ...
+
+    @property
+    def exitcode(self) -> int | None: ...
+
+    @property
+    def sentinel(self) -> int: ...
+
+    def join(self, timeout: float | None = None) -> None: ...
+
+
+StartProcess = Callable[[str, int, str], tuple[Process, Any]]
+"""(role, number, incarnation) -> (started process, our end of the control pipe)."""
+
+
+@dataclass(slots=True)
+class Handle:
+    """A child we started and have not yet seen dead."""
+
+    role: str
+    number: int
+    incarnation: str
+    process: Process
+    pid: int
+    pipe: ControlPipe
+    started_s: float
+    peak_bytes: int = 0
+    rss_bytes: int = 0
+    memory_kills: int = 0  # the kernel's count when last seen alive
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A child that is gone, with what the last sample said of it."""
+
+    handle: Handle
+    exit_code: int | None
+    memory_kills: int  # kernel's kills for memory since the last sample
+
+
+def start_actor(role: str, number: int, incarnation: str) -> tuple[Process, Any]:
+    """Spawn an actor without user code."""
+    import multiprocess
+
+    context = multiprocess.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=True)
+    process = context.Process(target=run_actor, args=(role, theirs), name=f"awa-pool {role}", daemon=True)
+    with _plain_main():
+        process.start()
+    theirs.close()
+    return process, ours
+
+
+@contextlib.contextmanager
+def _plain_main() -> Iterator[None]:
+    """Hide `__main__` while a process is spawned: a spawned child imports the program that started it, which costs time,
+    and where that program builds a pool without a main guard, another pool."""
+    before = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = before
+
+
+class Fleet:
+    """All living children, their pipes and sentinels in one selector.
+
+    `start_worker` and `start_actor` make the processes; tests pass their own.
+    """
+
+    def __init__(self, start_worker: StartProcess, start_actor: StartProcess = start_actor) -> None:
+        self.selector = selectors.DefaultSelector()
+        self._start = {True: start_worker, False: start_actor}
+        self._handles: dict[str, Handle] = {}
+
+    def handles(self) -> list[Handle]:
+        """Return everybody who lives."""
+        return list(self._handles.values())
+
+    def handle(self, incarnation: str) -> Handle | None:
+        """Return one who lives."""
+        return self._handles.get(incarnation)
+
+    def start(self, role: str, number: int, incarnation: str) -> Handle:
+        """Start a child. Errors: OSError and the like, as the system gives them."""
+        with children_deaf():
+            process, connection = self._start[role == WORKER](role, number, incarnation)
+        pipe = ControlPipe(connection)
+        handle = Handle(role, number, incarnation, process, process.pid or 0, pipe, time.monotonic())
+        handle.memory_kills = oom_kills()
+        self._handles[incarnation] = handle
+        self.selector.register(pipe.fileno(), selectors.EVENT_READ, ("said", incarnation))
+        self.selector.register(process.sentinel, selectors.EVENT_READ, ("gone", incarnation))
+        return handle
+
+    def tell(self, incarnation: str, message: Message) -> None:
+        """Send; whoever is gone or does not read for megabytes hears nothing more."""
+        handle = self._handles.get(incarnation)
+        if handle is not None:
+            with contextlib.suppress(WireError):
+                handle.pipe.send(message)
+
+    def flush(self) -> None:
+        """Push on what full pipes have kept."""
+        for handle in self._handles.values():
+            handle.pipe.flush()
+
+    def heard(self, incarnation: str) -> list[Message]:
+        """Return what a child has said; a child that talks nonsense is killed."""
+        handle = self._handles.get(incarnation)
+        if handle is None:
+            return []
+        said: list[Message] = []
+        try:
+            while (message := handle.pipe.receive()) is not None:
+                said.append(message)
+        except WireError:
+            self.kill(incarnation)
+        if handle.pipe.closed:
+            with contextlib.suppress(KeyError, ValueError):
+                self.selector.unregister(handle.pipe.fileno())
+        return said
+
+    def kill(self, incarnation: str) -> None:
+        """SIGKILL a living child, a worker with its whole process group."""
+        handle = self._handles.get(incarnation)
+        if handle is None or handle.process.exitcode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getpgid(handle.pid) == handle.pid:
+                os.killpg(handle.pid, signal.SIGKILL)
+            else:
+                os.kill(handle.pid, signal.SIGKILL)
+
+    def bury(self, incarnation: str) -> Death | None:
+        """Take in a child whose sentinel is ready: collect its status, end what it started, close its pipe.
+
+        Call `heard` before, for its last words.
+        """
+        handle = self._handles.pop(incarnation, None)
+        if handle is None:
+            return None
+        self.selector.unregister(handle.process.sentinel)
+        if not handle.pipe.closed:
+            with contextlib.suppress(KeyError, ValueError):
+                self.selector.unregister(handle.pipe.fileno())
+        handle.process.join(JOIN_S)
+        exit_code = handle.process.exitcode
+        if handle.role == WORKER and group_has_members(handle.pid):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(handle.pid, signal.SIGKILL)
+        handle.pipe.close()
+        close = getattr(handle.process, "close", None)
+        if close is not None:
+            with contextlib.suppress(ValueError):
+                close()
+        return Death(handle, exit_code, oom_kills() - handle.memory_kills)
+
+    def sample(self) -> None:
+        """Note everybody's memory, for the live view and for the news of a death."""
+        kills = oom_kills()
+        for handle in self._handles.values():
+            memory: Memory | None = read_memory(handle.pid)
+            if memory is not None and memory.rss_bytes:
+                handle.rss_bytes = memory.rss_bytes
+                handle.peak_bytes = max(handle.peak_bytes, memory.peak_bytes)
+                handle.memory_kills = kills
+
+    def close(self) -> None:
+        """Kill whoever is left and close everything; for the end, also an unexpected one."""
+        for incarnation in list(self._handles):
+            self.kill(incarnation)
+            self.bury(incarnation)
+        self.selector.close()

@@ -1,0 +1,125 @@
+"""What the kernel knows about processes and limits. Where /proc is missing (macOS) answers are None or zero."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from awa_pool.errors import ConfigError
+
+_KIB = 1024
+_OWN_DESCRIPTORS = 64  # interpreter, logging, selectors, database, endpoint and its clients
+_PER_WORKER = 6  # control pipe, sentinel, forkserver's pair, page, room for a successor
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Resident memory of one process, its own share only where the kernel tells it."""
+
+    rss_bytes: int
+    peak_bytes: int
+
+
+def read_memory(pid: int) -> Memory | None:
+    """Return present and peak resident memory, or None when the process is gone."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    found = {}
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        if name in ("VmRSS", "VmHWM"):
+            found[name] = int(value.split()[0]) * _KIB
+    return Memory(found.get("VmRSS", 0), found.get("VmHWM", 0))
+
+
+def read_state(pid: int) -> str:
+    """Return the kernel's one-letter state (`T` stopped, `Z` zombie, …), "" when unknown."""
+    fields = _stat(pid)
+    return fields[0] if fields else ""
+
+
+def stopped(pid: int) -> bool:
+    """Say whether a process was stopped by a signal or a tracer."""
+    return read_state(pid) in ("T", "t")
+
+
+def reap_strangers(ours: set[int]) -> int:
+    """As process 1: collect dead orphans that the kernel handed to us; returns how many.
+
+    Children of our own keep their exit status for whoever watches them.
+    """
+    if os.getpid() != 1:
+        return 0
+    reaped = 0
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc"):
+            if not name.isdigit() or int(name) in ours:
+                continue
+            fields = _stat(int(name))
+            if fields and fields[0] == "Z" and fields[1] == "1":
+                with contextlib.suppress(ChildProcessError):
+                    reaped += os.waitpid(int(name), os.WNOHANG)[0] != 0
+    return reaped
+
+
+def oom_kills() -> int:
+    """Return how often the kernel killed for memory in this control group; 0 when it does not say."""
+    for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
+        with contextlib.suppress(OSError, ValueError):
+            for line in Path(path).read_text(encoding="ascii").splitlines():
+                name, _, value = line.partition(" ")
+                if name == "oom_kill":
+                    return int(value)
+    return 0
+
+
+def check_descriptors(workers: int) -> None:
+    """Refuse a pool that would run out of file descriptors.
+
+    The soft limit is raised up to the hard one first. Errors: ConfigError with need and limit.
+    """
+    need = _OWN_DESCRIPTORS + _PER_WORKER * workers
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if need <= soft or soft == resource.RLIM_INFINITY:
+        return
+    if hard == resource.RLIM_INFINITY or need <= hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (need, hard))
+        return
+    raise ConfigError(
+        f"--workers {workers} needs {need} file descriptors, the limit is {hard} (ulimit -n); "
+        f"raise it or use fewer workers"
+    )
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time a process has used, 0.0 when unknown."""
+    fields = _stat(pid)
+    if len(fields) < 13:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def group_has_members(group: int) -> bool:
+    """Say whether any process is in that process group."""
+    if not sys.platform.startswith("linux"):
+        return False
+    with contextlib.suppress(OSError):
+        return any(
+            name.isdigit() and (fields := _stat(int(name))) and fields[2] == str(group) for name in os.listdir("/proc")
+        )
+    return False
+
+
+def _stat(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat after the command name, from the state on."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()
