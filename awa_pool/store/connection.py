@@ -1,0 +1,89 @@
+"""Open connections: with our settings, checked against the schema, and with errors that show no password."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from awa_pool.errors import ConfigError, SchemaMismatch
+from awa_pool.sqlfiles import SCHEMA_VERSION, quoted_schema
+
+from . import statements as do
+from .sqlstates import translate
+from .statements import SchemaFacts
+from .store import Store
+
+CONNECT_TIMEOUT_S = 10
+DEFAULTS: dict[str, Any] = {  # a peer that vanished is noticed within half a minute; the DSN's own values win
+    "connect_timeout": CONNECT_TIMEOUT_S,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+
+
+class Target(NamedTuple):
+    """Where to connect: a full conninfo, and what must not be shown of it."""
+
+    conninfo: str
+    secrets: tuple[str, ...]
+
+
+def target(dsn: str, role: str = "client") -> Target:
+    """Read a DSN and add our settings; ConfigError when it cannot be read (its text is not shown)."""
+    try:
+        given = conninfo_to_dict(dsn)
+    except psycopg.Error:
+        raise ConfigError(
+            "the DSN cannot be read: write postgresql://user@host:5432/database, or host=… dbname=…"
+        ) from None
+    secrets = tuple(str(given[key]) for key in ("password", "sslpassword") if given.get(key))
+    settings: dict[str, Any] = {**DEFAULTS, **given, "application_name": f"awa-pool {role}"}
+    return Target(make_conninfo("", **settings), secrets)
+
+
+def connect(dsn: str, schema: str = "awa_pool", role: str = "client", *, check: bool = True) -> Store:
+    """Open a connection under autocommit and check that the schema is ours, of this version and of this cluster.
+
+    Errors: ConfigError (unreadable DSN), StoreUnavailable, SchemaMismatch.
+    """
+    quoted_schema(schema)
+    where = target(dsn, role)
+    try:
+        conn: psycopg.Connection[Any] = psycopg.connect(where.conninfo, autocommit=True, prepare_threshold=None)
+    except psycopg.Error as problem:
+        raise translate(problem, schema, where.secrets) from None
+    store = Store(conn, schema, where.secrets)
+    if check:
+        try:
+            refuse_mismatch(store.run(do.schema_facts()), schema)
+        except BaseException:
+            store.close()
+            raise
+    return store
+
+
+def refuse_mismatch(facts: SchemaFacts | None, schema: str) -> None:
+    """Raise SchemaMismatch unless the schema has this package's version and lies in the cluster it was made in."""
+    command = f"awa-pool migrate --schema {schema}"
+    if facts is None:
+        raise SchemaMismatch(f"schema {schema} is not awa-pool's, or its migration was interrupted: run `{command}`")
+    if facts.version < SCHEMA_VERSION:
+        raise SchemaMismatch(
+            f"schema {schema} has version {facts.version}, this awa-pool needs {SCHEMA_VERSION}: run `{command}`"
+        )
+    if facts.version > SCHEMA_VERSION:
+        raise SchemaMismatch(
+            f"schema {schema} has version {facts.version}, newer than this awa-pool knows ({SCHEMA_VERSION}): "
+            f"run `pip install --upgrade awa-pool`"
+        )
+    if facts.system_identifier != facts.cluster_identifier:
+        raise SchemaMismatch(
+            f"schema {schema} was made in another PostgreSQL cluster (system identifier {facts.system_identifier}, "
+            f"here {facts.cluster_identifier}): after pg_upgrade run `{command} --accept-system-id`; "
+            f"a restored or copied database must not be worked on"
+        )

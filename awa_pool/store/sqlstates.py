@@ -1,0 +1,81 @@
+"""What the server's codes mean to us: one table from SQLSTATE to error class."""
+
+from __future__ import annotations
+
+import psycopg
+
+from awa_pool.errors import (
+    AwaError,
+    JobNotFound,
+    SchemaMismatch,
+    StoreConflict,
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+    TransitionRefused,
+    ValidationError,
+)
+
+BY_STATE: dict[str, type[AwaError]] = {
+    "AW001": ValidationError,
+    "AW002": StoreRefused,  # wrong isolation level
+    "AW003": SchemaMismatch,  # another cluster
+    "AW004": JobNotFound,
+    "AW005": TransitionRefused,
+    "AW006": StoreRefused,  # malformed attempt identity
+    "25006": StoreUnavailable,  # read-only after a failover
+    "3F000": SchemaMismatch,  # no such schema
+    "42P01": SchemaMismatch,  # no such table
+    "42883": SchemaMismatch,  # no such function
+    "42703": SchemaMismatch,  # no such column
+    "40001": StoreConflict,
+    "40P01": StoreConflict,
+    "55P03": StoreConflict,
+    "57014": StoreConflict,  # cancelled, as by a statement timeout
+    "0A000": StoreConflict,  # a cached plan after a change of the schema: the next try plans anew
+}
+BY_CLASS: dict[str, type[StoreError]] = {
+    "08": StoreUnavailable,
+    "53": StoreUnavailable,
+    "57": StoreUnavailable,
+    "58": StoreUnavailable,
+    "28": StoreUnavailable,  # a password may be rotated: keep trying, and say so
+    "3D": StoreUnavailable,  # the database may yet be created
+}
+
+
+def class_of(sqlstate: str | None) -> type[AwaError]:
+    """Return the error class of a SQLSTATE; None (the connection itself failed) is StoreUnavailable."""
+    if sqlstate is None:
+        return StoreUnavailable
+    return BY_STATE.get(sqlstate) or BY_CLASS.get(sqlstate[:2]) or StoreRefused
+
+
+def translate(problem: psycopg.Error, schema: str, secrets: tuple[str, ...] = ()) -> AwaError:
+    """Make our error of psycopg's: the server's primary message only (details may show values), secrets blotted."""
+    sqlstate = problem.sqlstate
+    if sqlstate is None and not isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError):
+        return StoreRefused(scrub(str(problem), secrets))  # refused by the driver, before it reached the server
+    text = scrub(problem.diag.message_primary or str(problem) or type(problem).__name__, secrets).strip()
+    kind = class_of(sqlstate)
+    if issubclass(kind, SchemaMismatch):
+        if sqlstate != "AW003":
+            text = (
+                f"schema {schema!r} is missing or of another version ({text}); "
+                f"run: awa-pool migrate --schema {schema}"
+            )
+        return kind(text, sqlstate=sqlstate)
+    if issubclass(kind, StoreError):
+        return kind(text, sqlstate=sqlstate)
+    if issubclass(kind, ValidationError):
+        path = problem.diag.message_detail or ""
+        return kind(text.removeprefix(f"{path}: "), path=path)
+    return kind(text)
+
+
+def scrub(text: str, secrets: tuple[str, ...]) -> str:
+    """Blot out secrets wherever a text shows them."""
+    for secret in secrets:
+        if secret:
+            text = text.replace(secret, "***")
+    return text

@@ -1,0 +1,167 @@
+"""One connection and one method per SQL function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, TypeVar
+from uuid import UUID
+
+import psycopg
+
+from awa_pool import sqlfiles
+
+from . import statements as do
+from .sqlstates import translate
+from .statements import Call
+
+T = TypeVar("T")
+Conn = psycopg.Connection[Any]
+
+
+@cache
+def query_text(name: str, schema: str) -> bytes:
+    """Return the text of a statement, rendered once per schema."""
+    return sqlfiles.query(name, schema).encode()
+
+
+class Store:
+    """The database as one process sees it. Not shared between threads.
+
+    Errors of every method: StoreUnavailable (connection lost, server away or read-only), StoreConflict (deadlock,
+    serialization, lock timeout), SchemaMismatch, StoreRefused; never psycopg's own.
+    """
+
+    def __init__(self, conn: Conn, schema: str = "awa_pool", secrets: tuple[str, ...] = ()) -> None:
+        self.conn = conn
+        self.schema = schema
+        self.secrets = secrets
+
+    def run(self, call: Call[T]) -> T:
+        """Run one call in the connection's present transaction (of its own under autocommit)."""
+        try:
+            with self.conn.cursor(binary=call.binary) as cursor:
+                cursor.execute(query_text(call.query, self.schema), call.params or None, prepare=False)
+                rows = cursor.fetchall() if cursor.description else []
+        except psycopg.Error as problem:
+            raise translate(problem, self.schema, self.secrets) from None
+        return call.read(rows)
+
+    @property
+    def usable(self) -> bool:
+        """Whether the connection is still open."""
+        return not self.conn.closed and not self.conn.broken
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.conn.close()
+
+    # one method per SQL function: types and meaning stand in `statements`
+
+    def claim(
+        self,
+        queues: list[str],
+        limits: list[int],
+        total: int,
+        max_bytes: int,
+        chunk: int,
+        runtime_id: str | UUID,
+        request_id: int,
+        waiting: bool,
+    ) -> do.Claimed:
+        """Claim jobs of several queues; calling again after a lost answer is healed by the audit."""
+        return self.run(do.claim(queues, limits, total, max_bytes, chunk, runtime_id, request_id, waiting))
+
+    def complete(
+        self, slots: list[int], receipts: list[int], nonces: list[int], masks: list[int]
+    ) -> list[do.Closed]:
+        """Complete attempts in bulk; repeating it is safe."""
+        return self.run(do.complete(slots, receipts, nonces, masks))
+
+    def finish(self, items: bytes | str) -> list[do.Finished]:
+        """End attempts with any outcome; repeating it is safe."""
+        return self.run(do.finish(items))
+
+    def open_attempts(self, runtime_id: str | UUID) -> list[do.OpenAttempts]:
+        """What the database believes this runtime holds."""
+        return self.run(do.open_attempts(runtime_id))
+
+    def register_runtime(self, runtime_id: str | UUID, host: str, pid: int, info: str) -> None:
+        """Announce a host's runtime."""
+        self.run(do.register_runtime(runtime_id, host, pid, info))
+
+    def heartbeat(self, runtime_id: str | UUID, info: str) -> str:
+        """Keep a runtime alive: 'alive', or 'gone' when it was rescued or is unknown."""
+        return self.run(do.heartbeat(runtime_id, info))
+
+    def say_goodbye(self, runtime_id: str | UUID) -> None:
+        """End a runtime by its own will."""
+        self.run(do.say_goodbye(runtime_id))
+
+    def work_left(self, queues: Sequence[str]) -> do.WorkLeft:
+        """What a draining pool has before it; counts are capped."""
+        return self.run(do.work_left(queues))
+
+    def promote(self, limit: int) -> do.Promoted:
+        """Make due jobs available."""
+        return self.run(do.promote(limit))
+
+    def rescue_stale(self, stale_s: float, limit: int) -> list[do.Rescued]:
+        """End what runtimes without a heartbeat still hold."""
+        return self.run(do.rescue_stale(stale_s, limit))
+
+    def lead(self, name: str, holder: str | UUID, ttl_s: float) -> bool:
+        """Take or renew the leadership."""
+        return self.run(do.lead(name, holder, ttl_s))
+
+    def step_down(self, name: str, holder: str | UUID) -> None:
+        """Give the leadership up, if held."""
+        self.run(do.step_down(name, holder))
+
+    def rotate(self, min_age_s: float, max_bytes: int) -> str | None:
+        """Seal the current slot and open the next free one."""
+        return self.run(do.rotate(min_age_s, max_bytes))
+
+    def exhaust_slots(self) -> str | None:
+        """Mark sealed slots in which nothing is left to do."""
+        return self.run(do.upkeep("exhaust_slots"))
+
+    def sweep(self) -> str | None:
+        """Look for late rows in free and exhausted slots."""
+        return self.run(do.upkeep("sweep"))
+
+    def trim_cursors(self) -> str | None:
+        """Drop superseded cursor rows."""
+        return self.run(do.upkeep("trim_cursors"))
+
+    def prune(self, retention_s: float, history_bytes: int) -> str | None:
+        """Empty exhausted slots whose history is old or large enough."""
+        return self.run(do.prune(retention_s, history_bytes))
+
+    def move_open_attempts(self, limit: int) -> str | None:
+        """Move what holds up the oldest slots out of the ring."""
+        return self.run(do.move_open_attempts(limit))
+
+    def check_cluster(self) -> None:
+        """Raise SchemaMismatch when this schema was made in another cluster."""
+        self.run(do.check_cluster())
+
+    def prove_alive(self) -> None:
+        """Ask the smallest question."""
+        self.run(do.prove_alive())
+
+    def queue_depths(self) -> list[do.QueueDepth]:
+        """Depth and lag per queue."""
+        return self.run(do.queue_depths())
+
+    def queues(self) -> list[do.QueueRow]:
+        """Every queue that has settings or work."""
+        return self.run(do.queues())
+
+    def queue_stats(self) -> list[do.QueueStats]:
+        """Jobs per queue and state."""
+        return self.run(do.queue_stats())
+
+    def runtimes(self) -> list[do.RuntimeRow]:
+        """Every runtime seen lately."""
+        return self.run(do.runtimes())
