@@ -1,0 +1,116 @@
+-- claim(queues, limits, total, max_bytes, chunk, runtime, request, waiting) -> a row with note 'receipt' per receipt,
+-- and for each queue that gave nothing a row with note 'empty', 'busy' (another claim holds its lane, or the bounds
+-- were used up before it: do not back off) or 'paused'. bodies: JSON texts
+-- [job_id, kind, args, attempt, run_lease, max_attempts, extra].
+-- Arrow: available -> running. Order: queues as given; in each what was given back, then priority 1 to 4, slots
+-- oldest first. Guard: the lane's cursor. Locks: lanes (try), rows of jobs_returned (skip locked).
+-- Errors: AW001 bounds, AW002 isolation, AW003 cursor from the future.
+create or replace function {schema}.claim(
+    p_queues text[], p_limits int[], p_total int, p_max_bytes bigint, p_chunk int, p_runtime uuid, p_request bigint,
+    p_waiting boolean
+) returns table (
+    queue text, note text, slot int, receipt_id bigint, nonce bigint, priority int, job_ids bigint[], kinds text[],
+    bodies text[])
+language plpgsql volatile
+set search_path = {schema}, pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+#variable_conflict use_variable
+declare
+    v_left int := p_total;
+    v_bytes bigint := p_max_bytes;
+    v_room int;
+    v_given int;
+    v_size bigint;
+    v_busy boolean;
+    v_slots int[];
+    v_sealed boolean[];
+    v_masks int[];
+    v_paused text[];
+    v_name text;
+    r record;
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        perform require_read_committed('claim');
+    end if;
+    if cardinality(p_queues) <> cardinality(p_limits) or p_chunk not between 1 and 63 or p_total is null
+        or p_max_bytes is null then
+        raise exception 'claim: as many limits as queues, a chunk of 1 to 63, total and max_bytes' using errcode = 'AW001';
+    end if;
+    if current_setting('synchronous_commit') = 'off' then
+        -- a claim lost in a crash would hand its receipt ids out again
+        perform set_config('synchronous_commit', 'on', true);
+    end if;
+    if p_waiting then
+        perform renew_waiters(p_queues);
+    end if;
+    v_paused := array(select q.queue from queues as q where q.queue = any (p_queues) and q.paused_at is not null);
+    for n in 1 .. cardinality(p_queues) loop
+        v_name := p_queues[n];
+        v_room := least(coalesce(p_limits[n], v_left), v_left);
+        v_given := 0;
+        v_busy := v_room <= 0 or v_bytes <= 0;
+        if v_name = any (v_paused) then
+            queue := v_name; note := 'paused';
+            slot := null; receipt_id := null; nonce := null; priority := null; job_ids := null; kinds := null; bodies := null;
+            return next;
+            continue;
+        end if;
+        if not v_busy and exists (select from jobs_returned as j where j.queue = v_name) then
+            v_size := 0;
+            for r in select * from claim_returned(v_name, v_room, v_bytes, p_chunk, p_runtime, p_request) loop
+                queue := v_name; note := 'receipt';
+                slot := r.slot; receipt_id := r.receipt_id; nonce := r.nonce; priority := r.priority;
+                job_ids := r.job_ids; kinds := r.kinds; bodies := r.bodies;
+                return next;
+                v_given := v_given + cardinality(r.job_ids);
+                v_size := r.bytes;
+            end loop;
+            v_bytes := v_bytes - v_size;
+        end if;
+        if v_given < v_room and v_bytes > 0 then
+            select array_agg(s.slot order by s.generation),
+                   array_agg(s.state = 'sealed' and s.sealed_at < clock_timestamp() - interval '1 min' order by s.generation),
+                   array_agg(peek_lanes(s.slot, v_name) order by s.generation)
+              into v_slots, v_sealed, v_masks
+              from slots as s
+             where s.state in ('current', 'sealed')
+               and not exists (select from drained_lanes as d where d.slot = s.slot and d.queue = v_name);
+            for p in 1 .. 4 loop
+                continue when not exists (select from unnest(v_masks) as m (mask) where m.mask & (1 << p) <> 0);
+                if not try_lane_lock(v_name, p) then
+                    v_busy := true;
+                    continue;
+                end if;
+                for i in 1 .. cardinality(v_slots) loop
+                    exit when v_given >= v_room or v_bytes <= 0;
+                    continue when v_masks[i] & (1 << p) = 0;
+                    v_size := 0;
+                    for r in select * from claim_lane(v_slots[i], v_name, p, v_room - v_given, v_bytes, p_chunk,
+                                                      p_runtime, p_request) loop
+                        queue := v_name; note := 'receipt';
+                        slot := v_slots[i]; receipt_id := r.receipt_id; nonce := r.nonce; priority := p;
+                        job_ids := r.job_ids; kinds := r.kinds; bodies := r.bodies;
+                        return next;
+                        v_given := v_given + cardinality(r.job_ids);
+                        v_size := r.bytes;
+                    end loop;
+                    v_bytes := v_bytes - v_size;
+                end loop;
+                exit when v_given >= v_room or v_bytes <= 0;
+            end loop;
+            if true = any (v_sealed) then
+                perform mark_drained(v_name, v_slots, v_sealed, v_masks);
+            end if;
+        end if;
+        v_left := v_left - v_given;
+        if v_given = 0 then
+            queue := v_name; note := case when v_busy then 'busy' else 'empty' end;
+            slot := null; receipt_id := null; nonce := null; priority := null; job_ids := null; kinds := null; bodies := null;
+            return next;
+        end if;
+    end loop;
+end
+$$;

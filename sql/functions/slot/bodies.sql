@@ -1,0 +1,33 @@
+-- bodies_<slot>(receipts, masks) -> the bodies of these attempts as they were before the attempt (its number is
+-- attempt + 1, its run_lease is run_lease + 1), with receipt and index. Read by the receipt's own index range.
+-- Locks: none. Errors: none.
+create or replace function {schema}.bodies_{slot}(p_receipts bigint[], p_masks bigint[])
+returns table (
+    receipt_id bigint, idx int, job_id bigint, queue text, priority smallint, kind text, args json, attempt smallint,
+    max_attempts smallint, run_lease bigint, run_at timestamptz, created_at timestamptz, metadata json, tags text[],
+    ordering_key text, errors jsonb, snoozes int, deadline_s float8, unique_key bytea, unique_states smallint,
+    progress json)
+language plpgsql volatile
+set jit = off
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+#variable_conflict use_column
+begin
+    return query
+    select c.receipt_id, f.idx, r.job_id, r.queue, abs(r.priority), r.kind, r.args, r.attempt, r.max_attempts,
+           r.run_lease, r.run_at, r.created_at, r.metadata, r.tags, r.ordering_key, r.errors, r.snoozes, r.deadline_s,
+           r.unique_key, r.unique_states, r.progress
+      from (select u.receipt_id, bit_or(u.mask) as mask
+              from unnest(p_receipts, p_masks) as u (receipt_id, mask) group by 1) as a
+      join {schema}.receipts_{slot} as c on c.receipt_id = a.receipt_id
+     cross join lateral (
+            select r.*, array_position(c.job_ids, r.job_id) - 1 as idx
+              from {schema}.jobs_ready_{slot} as r
+             where r.queue = c.queue and r.priority = c.priority
+               and (r.txid, r.job_id) >= (c.from_txid, c.from_id) and (r.txid, r.job_id) <= (c.to_txid, c.to_id)
+            offset 0) as r
+     cross join lateral (select r.idx as idx) as f
+     where f.idx is not null and a.mask & (1::bigint << f.idx) <> 0;
+end
+$$;
