@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import orjson
 
-from awa_pool.errors import AwaError, ConfigError, SchemaMismatch
+from awa_pool.errors import ConfigError, SchemaMismatch, StoreConflict
 
 if TYPE_CHECKING:  # the driver is imported on the heart's own thread, while the children boot
     from awa_pool.store.store import Store
@@ -122,7 +122,7 @@ class Heart:
                 case StoreFailed(token=token, error=error):
                     self._asked.pop(token, None)
                     self._due_s[token] = now_s + RETRY_S
-                    if isinstance(error, SchemaMismatch | ConfigError):
+                    if token in (_REGISTER, _BEAT) and not isinstance(error, StoreConflict):
                         news += self._lost(error)
         return news
 
@@ -157,7 +157,7 @@ class Heart:
             self._due_s[_DEPTHS] = now_s + DEPTHS_EVERY_S
         return []
 
-    def _lost(self, error: AwaError) -> list[News]:
+    def _lost(self, error: Exception) -> list[News]:
         reason = str(error)
         if isinstance(error, SchemaMismatch | ConfigError):
             return [DatabaseRefused(reason)]

@@ -1,0 +1,194 @@
+"""What is due next. Pure: answers of the database in, questions out, time passed in.
+
+Leadership is a row with an expiry (`LEASE_S`), renewed every `RENEW_S`: when a leader vanishes, another host has taken
+over after `LEASE_S + RENEW_S` at the latest. Branches are independent: one that fails waits, the others go on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+LEASE_S = 15.0
+RENEW_S = 5.0
+FAILED_S = (1.0, 60.0)  # first and longest pause after a failure
+PROMOTE_LIMIT = 1000
+RESCUE_LIMIT = 1000
+MOVE_LIMIT = 1000
+MORE_S = 0.05  # pause before the next step of a sweep that was not through
+ONLY_GONE_S = 1e9  # a threshold nobody is older than: only runtimes that said good-bye
+RING_SHARE = 16  # parts in which retention and history are spread over the ring's 24 slots
+MIN_SLOT_AGE_S = 60.0
+MIN_SLOT_BYTES = 16 << 20
+
+LEAD, PROMOTE, RESCUE = "lead", "promote", "rescue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the pool was told."""
+
+    holder: str  # uuid of this process
+    stale_s: float = 30.0
+    retention_s: float = 86_400.0
+    history_bytes: int = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Call that method of the store with these arguments."""
+
+    branch: str
+    method: str
+    arguments: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """A line for people."""
+
+    level: str
+    text: str
+
+
+Command = Ask | Say
+
+
+@dataclass(slots=True)
+class Branch:
+    """One kind of housekeeping; pauses grow from `busy_s` to `idle_s` while there is nothing to do."""
+
+    name: str
+    method: str
+    busy_s: float
+    idle_s: float
+    arguments: tuple[Any, ...] = ()
+    due_s: float = 0.0
+    pause_s: float = 0.0
+    failures: int = 0
+    under_way: bool = False
+    runs: int = 0
+    error: str = field(default="")
+
+    def done(self, now_s: float, *, useful: bool) -> None:
+        """Plan the next run."""
+        self.under_way, self.failures, self.error = False, 0, ""
+        self.runs += 1
+        self.pause_s = self.busy_s if useful else min(self.idle_s, max(self.busy_s, self.pause_s * 2))
+        self.due_s = now_s + self.pause_s
+
+    def failed(self, now_s: float) -> None:
+        """Plan the next try, later each time."""
+        self.under_way = False
+        self.failures += 1
+        first_s, most_s = FAILED_S
+        self.due_s = now_s + min(most_s, first_s * (1 << min(self.failures - 1, 10)))
+
+
+class Maintenance:
+    """Decides what to ask the database, one question at a time."""
+
+    def __init__(self, rules: Rules, now_s: float) -> None:
+        self.rules = rules
+        self.leads = False
+        self.promoted = 0
+        self.rescued = 0
+        self.errors = 0
+        self._unbroken_since_s: float | None = None
+        self._led_at_s: float | None = None
+        slot_age_s = max(MIN_SLOT_AGE_S, rules.retention_s / RING_SHARE)
+        slot_bytes = max(MIN_SLOT_BYTES, rules.history_bytes // RING_SHARE)
+        self.branches = {
+            branch.name: branch
+            for branch in (
+                Branch(LEAD, "lead", RENEW_S, RENEW_S, ("maintenance", rules.holder, LEASE_S)),
+                Branch(PROMOTE, "promote", MORE_S, 1.0, (PROMOTE_LIMIT,)),
+                Branch(RESCUE, "rescue_stale", MORE_S, min(10.0, rules.stale_s / 3)),
+                Branch("rotate", "rotate", 1.0, 5.0, (slot_age_s, slot_bytes)),
+                Branch("exhaust", "exhaust_slots", 1.0, 8.0),
+                Branch("sweep", "sweep", 5.0, 5.0),
+                Branch("prune", "prune", 1.0, 20.0, (rules.retention_s, rules.history_bytes)),
+                Branch("move", "move_open_attempts", 1.0, 10.0, (MOVE_LIMIT,)),
+                Branch("trim", "trim_cursors", 2.0, 10.0),
+            )
+        }
+        for branch in self.branches.values():
+            branch.due_s = now_s
+
+    def next_due_s(self, now_s: float) -> float:
+        """Return how long there is nothing to ask; infinite while an answer is awaited."""
+        if any(branch.under_way for branch in self.branches.values()):
+            return float("inf")
+        return max(0.0, min(branch.due_s for branch in self._open()) - now_s)
+
+    def due(self, now_s: float) -> list[Command]:
+        """Return the most overdue question, if any. Leadership comes first."""
+        if self.next_due_s(now_s) > 0:
+            return []
+        lead = self.branches[LEAD]
+        branch = lead if lead.due_s <= now_s else min(self._open(), key=lambda each: each.due_s)
+        branch.under_way = True
+        arguments = branch.arguments
+        if branch.name == RESCUE:
+            arguments = (self.rules.stale_s if self._may_rescue(now_s) else ONLY_GONE_S, RESCUE_LIMIT)
+        return [Ask(branch.name, branch.method, arguments)]
+
+    def answered(self, name: str, value: Any, now_s: float) -> list[Command]:
+        """Take the answer of a branch."""
+        branch = self.branches[name]
+        was_failing = branch.failures
+        out: list[Command] = [Say("info", f"{name} works again")] if was_failing > 1 else []
+        if name == LEAD:
+            return out + self._led(branch, bool(value), now_s)
+        if name == PROMOTE:
+            self.promoted += value.promoted
+            branch.done(now_s, useful=value.promoted >= PROMOTE_LIMIT)
+            if value.next_due_s is not None:
+                branch.due_s = min(branch.due_s, now_s + max(MORE_S, value.next_due_s))
+            return out
+        if name == RESCUE:
+            return out + self._rescued(branch, value, now_s)
+        branch.done(now_s, useful=bool(value))
+        if value:
+            out.append(Say("debug", f"{name}: {value}"))
+        return out
+
+    def failed(self, name: str, error: str, now_s: float, *, passing: bool) -> list[Command]:
+        """Take the failure of a branch; a `passing` one (lock, deadlock) is no news."""
+        branch = self.branches[name]
+        branch.failed(now_s)
+        if passing:
+            return []
+        self.errors += 1
+        repeated, branch.error = branch.error == error, error
+        return [] if repeated else [Say("error", f"{name} failed, the other branches go on: {error}")]
+
+    def lost(self) -> list[Command]:
+        """The connection is gone: whoever looks dead after it may only have been cut off as we were."""
+        self._unbroken_since_s = None
+        return []
+
+    def _open(self) -> list[Branch]:
+        return list(self.branches.values()) if self.leads else [self.branches[LEAD]]
+
+    def _may_rescue(self, now_s: float) -> bool:
+        since_s = self._unbroken_since_s
+        return since_s is not None and now_s - since_s >= self.rules.stale_s
+
+    def _led(self, branch: Branch, leads: bool, now_s: float) -> list[Command]:
+        branch.done(now_s, useful=True)
+        # A gap in the answers (stopped process, slow database) breaks the proof of having been connected all along.
+        broken = self._led_at_s is None or now_s - self._led_at_s > 3 * RENEW_S
+        if self._unbroken_since_s is None or broken:
+            self._unbroken_since_s = now_s
+        self._led_at_s = now_s
+        was, self.leads = self.leads, leads
+        if was == leads:
+            return []
+        return [Say("info", "leads the housekeeping of this database" if leads else "no longer leads the housekeeping")]
+
+    def _rescued(self, branch: Branch, rows: list[Any], now_s: float) -> list[Command]:
+        attempts = sum(row.attempts for row in rows)
+        self.rescued += attempts
+        branch.done(now_s, useful=attempts >= RESCUE_LIMIT)
+        return [Say("warning", f"rescued {row.attempts} attempts of runtime {row.runtime_id}") for row in rows]

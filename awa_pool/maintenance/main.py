@@ -1,0 +1,46 @@
+"""Where the maintenance process begins."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from uuid import uuid4
+
+from awa_pool.control import Connection, ControlPipe
+from awa_pool.logs import set_up_logging
+from awa_pool.messages import Configure, Ready
+from awa_pool.store.connection import connect
+from awa_pool.store.mailbox import Mailbox
+from awa_pool.store.threads import StoreThread
+
+from .core import Maintenance, Rules
+from .loop import ROLE, Loop
+
+CONFIGURE_S = 600.0  # the first worker may take that long to tell the app's facts
+
+
+def run(connection: Connection) -> None:
+    """Serve until the supervisor says stop or is gone; `connection` is this end of the control pipe."""
+    pipe = ControlPipe(connection)
+    first = pipe.wait(CONFIGURE_S)
+    if not isinstance(first, Configure):
+        return  # stopped, or left alone, before there was anything to do
+    settings = first.settings
+    set_up_logging(ROLE, settings["log_level"], settings["log_format"])
+    incarnation = str(settings["incarnation"])
+    mailbox = Mailbox()
+    dsn, schema = str(settings["dsn"]), str(settings["schema"])
+    store = StoreThread(lambda: connect(dsn, schema, ROLE), mailbox, name=ROLE)
+    core = Maintenance(rules_of(settings), time.monotonic())
+    pipe.send(Ready(ROLE, incarnation, {}))
+    Loop(core, pipe, mailbox, store, incarnation).run()
+
+
+def rules_of(settings: dict[str, Any]) -> Rules:
+    """Pick out of the settings what maintenance needs."""
+    return Rules(
+        holder=str(uuid4()),
+        stale_s=float(settings["stale_s"]),
+        retention_s=float(settings["retention_s"]),
+        history_bytes=int(settings["history_bytes"]),
+    )
