@@ -227,7 +227,9 @@ class _Pydantic:
         try:  # by way of JSON text, as a strict model takes text for a datetime only there
             return self.model.model_validate_json(orjson.dumps(value))
         except ValueError as problem:
-            details = problem.errors(include_url=False, include_input=False) if hasattr(problem, "errors") else []
+            details = (
+                problem.errors(include_url=False, include_input=False) if hasattr(problem, "errors") else []
+            )
             first = details[0] if details else {"msg": type(problem).__name__, "loc": ()}
             path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
             raise _Misfit(str(first["msg"])).under(path) from None
@@ -319,10 +321,14 @@ class _Compiler:
         missing = dataclasses.MISSING
         taken = [f for f in dataclasses.fields(cls) if f.init]
         node.fields = {f.name: self._field(cls, f.name, hints[f.name]) for f in taken}
-        node.required = frozenset(f.name for f in taken if f.default is missing and f.default_factory is missing)
+        node.required = frozenset(
+            f.name for f in taken if f.default is missing and f.default_factory is missing
+        )
         for name, pseudo in cls.__dataclass_fields__.items():  # type: ignore[attr-defined]
             if isinstance(hints.get(name), dataclasses.InitVar) or str(pseudo.type).startswith("InitVar"):
-                raise RegistrationError(f"{cls.__name__}.{name}: an InitVar is not kept, so it cannot be stored")
+                raise RegistrationError(
+                    f"{cls.__name__}.{name}: an InitVar is not kept, so it cannot be stored"
+                )
         return node
 
     def _field(self, cls: type, name: str, hint: Any) -> Decoder:
@@ -330,7 +336,9 @@ class _Compiler:
             return self.compile(hint)
         except RegistrationError as problem:
             text = str(problem)
-            raise RegistrationError(text if "." in text.split(":")[0] else f"{cls.__name__}.{name}: {text}") from None
+            raise RegistrationError(
+                text if "." in text.split(":")[0] else f"{cls.__name__}.{name}: {text}"
+            ) from None
 
 
 def _hints(cls: type) -> dict[str, Any]:
@@ -342,7 +350,9 @@ def _plain_value(cls: type, member: enum.Enum) -> Any:
     for wanted in (bool, int, float, str):
         if isinstance(member.value, wanted):
             return wanted(member.value)
-    raise RegistrationError(f"{cls.__name__}.{member.name}: an enum in args has text, int, float or bool values")
+    raise RegistrationError(
+        f"{cls.__name__}.{member.name}: an enum in args has text, int, float or bool values"
+    )
 
 
 def _name(hint: Any) -> str:

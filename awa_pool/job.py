@@ -202,7 +202,9 @@ def _resolve_answer(answer: _Answer) -> Ending:
         text = answer.reason or f"the handler asked for another try after {answer.seconds:g} s"
         return Ending(Outcome.RETRY, answer.seconds, {"error": clean_text(text), "type": "RetryAfter"})
     reason = answer.reason if isinstance(answer, Cancel) else ""
-    return Ending(Outcome.CANCEL, error={"error": clean_text(reason or "cancelled by its handler"), "type": "Cancel"})
+    return Ending(
+        Outcome.CANCEL, error={"error": clean_text(reason or "cancelled by its handler"), "type": "Cancel"}
+    )
 
 
 def _backoff_s(backoff: Backoff, attempt: int, rng: Random) -> tuple[float, str | None]:

@@ -89,7 +89,9 @@ class Registry:
             raise RegistrationError(f"task {kind!r}: {problem}") from None
         if kind in self.tasks:
             other = self.tasks[kind].handler
-            raise RegistrationError(f"task {kind!r} is registered already, for {other.__module__}.{other.__qualname__}")
+            raise RegistrationError(
+                f"task {kind!r} is registered already, for {other.__module__}.{other.__qualname__}"
+            )
         self.tasks[kind] = task
         if args_type is not dict and self.by_type.setdefault(args_type, task) is not task:
             del self.by_type[args_type]  # two kinds share the type: requests must name the kind
@@ -118,7 +120,9 @@ class Registry:
         return decode_args(decoder, value)  # type: ignore[arg-type]
 
     def __getstate__(self) -> dict[str, Any]:
-        for task in self.tasks.values():  # in the other process the names of __main__ are gone: resolve them here
+        for (
+            task
+        ) in self.tasks.values():  # in the other process the names of __main__ are gone: resolve them here
             if task.decoder is None:
                 task.decoder = _decoder(task.args_type, late=True)
         return self.__dict__
@@ -146,7 +150,9 @@ def _checked_backoff(backoff: Any) -> Backoff:
 def _check_callable(function: Any, what: str, *, parameters: int) -> None:
     """Refuse what a worker could not call: lambdas, generators, wrong signatures, functions of no module."""
     if not (inspect.isfunction(function) or inspect.ismethod(function)):
-        raise RegistrationError(f"the {what} must be a function (def or async def), not {type(function).__name__}")
+        raise RegistrationError(
+            f"the {what} must be a function (def or async def), not {type(function).__name__}"
+        )
     if function.__name__ == "<lambda>":
         raise RegistrationError(f"the {what} is a lambda, which worker processes cannot import: write a def")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -159,4 +165,6 @@ def _check_callable(function: Any, what: str, *, parameters: int) -> None:
         inspect.signature(function).bind(*range(parameters))
     except TypeError:
         wanted = "one argument (the job)" if parameters else "no arguments"
-        raise RegistrationError(f"the {what} {function.__qualname__} must be callable with {wanted}") from None
+        raise RegistrationError(
+            f"the {what} {function.__qualname__} must be callable with {wanted}"
+        ) from None

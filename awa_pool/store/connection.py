@@ -54,7 +54,9 @@ def connect(dsn: str, schema: str = "awa_pool", role: str = "client", *, check: 
     quoted_schema(schema)
     where = target(dsn, role)
     try:
-        conn: psycopg.Connection[Any] = psycopg.connect(where.conninfo, autocommit=True, prepare_threshold=None)
+        conn: psycopg.Connection[Any] = psycopg.connect(
+            where.conninfo, autocommit=True, prepare_threshold=None
+        )
     except psycopg.Error as problem:
         raise translate(problem, schema, where.secrets) from None
     store = Store(conn, schema, where.secrets)
@@ -71,7 +73,9 @@ def refuse_mismatch(facts: SchemaFacts | None, schema: str) -> None:
     """Raise SchemaMismatch unless the schema has this package's version and lies in the cluster it was made in."""
     command = f"awa-pool migrate --schema {schema}"
     if facts is None:
-        raise SchemaMismatch(f"schema {schema} is not awa-pool's, or its migration was interrupted: run `{command}`")
+        raise SchemaMismatch(
+            f"schema {schema} is not awa-pool's, or its migration was interrupted: run `{command}`"
+        )
     if facts.version < SCHEMA_VERSION:
         raise SchemaMismatch(
             f"schema {schema} has version {facts.version}, this awa-pool needs {SCHEMA_VERSION}: run `{command}`"

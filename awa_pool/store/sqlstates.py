@@ -55,7 +55,9 @@ def translate(problem: psycopg.Error, schema: str, secrets: tuple[str, ...] = ()
     """Make our error of psycopg's: the server's primary message only (details may show values), secrets blotted."""
     sqlstate = problem.sqlstate
     if sqlstate is None and not isinstance(problem, psycopg.OperationalError | psycopg.InterfaceError):
-        return StoreRefused(scrub(str(problem), secrets))  # refused by the driver, before it reached the server
+        return StoreRefused(
+            scrub(str(problem), secrets)
+        )  # refused by the driver, before it reached the server
     text = scrub(problem.diag.message_primary or str(problem) or type(problem).__name__, secrets).strip()
     kind = class_of(sqlstate)
     if issubclass(kind, SchemaMismatch):

@@ -1,0 +1,299 @@
+"""From what a caller hands in to requests that are ready to be sent: defaults filled in, everything validated."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import orjson
+
+from . import validation as gate
+from .errors import ValidationError
+from .registry import Registry, kind_of
+
+CHUNK_JOBS = 2_000
+CHUNK_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertRequest:
+    """One job to be put in; what is None takes the task's default, or the queue's own."""
+
+    args: Any
+    kind: str | None = None
+    queue: str | None = None
+    priority: int | None = None
+    max_attempts: int | None = None
+    tags: Any = None
+    metadata: dict[str, Any] | None = None
+    run_at: datetime | None = None
+    ordering_key: str | None = None
+
+
+_OPTIONS = frozenset(f.name for f in fields(InsertRequest)) - {"args"}
+
+
+_COLUMN_DEFAULTS = {
+    "queue": "default",
+    "priority": 2,
+    "max_attempts": 25,
+}  # left out: the database fills them in
+
+
+class Options(NamedTuple):
+    """A validated request without its args: JSON is text, instants are UTC."""
+
+    kind: str
+    queue: str
+    priority: int
+    max_attempts: int
+    run_at: datetime | None = None
+    metadata: bytes | None = None
+    tags: list[str] | None = None
+    ordering_key: str | None = None
+
+
+def options_of(registry: Registry, request: InsertRequest) -> Options:
+    """Validate all of a request but its args, with the defaults of its task.
+
+    Errors: ValidationError whose path names the field.
+    """
+    kind = request.kind
+    if kind is None:
+        kind = _kind_for(registry, type(request.args))
+    else:
+        gate.checked_kind(kind)
+    task = registry.tasks.get(kind)
+    queue, priority, max_attempts = (
+        (task.queue, task.priority, task.max_attempts) if task else _COLUMN_DEFAULTS.values()
+    )
+    key = request.ordering_key
+    return Options(
+        kind,
+        queue if request.queue is None else gate.checked_queue(request.queue),
+        priority if request.priority is None else gate.checked_priority(request.priority),
+        max_attempts if request.max_attempts is None else gate.checked_max_attempts(request.max_attempts),
+        gate.checked_run_at(request.run_at),
+        gate.metadata_json(request.metadata),
+        gate.checked_tags(request.tags),
+        key if key is None else gate.checked_name(key, "ordering_key"),
+    )
+
+
+def _kind_for(registry: Registry, kind_type: type) -> str:
+    task = registry.by_type.get(kind_type)
+    if task is not None:
+        return task.kind
+    if kind_type is dict:
+        raise ValidationError("args in a plain dict do not say what they are for: give kind='…'", path="kind")
+    rivals = [task.kind for task in registry.tasks.values() if task.args_type is kind_type]
+    if rivals:
+        raise ValidationError(
+            f"{kind_type.__name__} belongs to {', '.join(rivals)}: give kind='…'", path="kind"
+        )
+    return gate.checked_kind(kind_of(kind_type.__name__))
+
+
+class _Frame:
+    """What stands around the args of all jobs that have the same options, as JSON and as a COPY row."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def json(self) -> tuple[bytes, bytes]:
+        options = self.options
+        head = b'{"kind":' + orjson.dumps(options.kind) + b',"args":'
+        rest: dict[str, Any] = {}
+        for name, default in _COLUMN_DEFAULTS.items():
+            value = getattr(options, name)
+            if value != default:
+                rest[name] = value
+        if options.run_at is not None:
+            rest["run_at"] = options.run_at
+        if options.metadata is not None:
+            rest["metadata"] = orjson.Fragment(options.metadata)
+        if options.tags:
+            rest["tags"] = options.tags
+        if options.ordering_key is not None:
+            rest["ordering_key"] = options.ordering_key
+        return head, b"," + orjson.dumps(rest)[1:] if rest else b"}"
+
+    def copy_row(self) -> tuple[bytes, bytes]:
+        options = self.options
+        columns = [
+            _copy_text(options.queue),
+            b"%d" % options.priority,
+            b"%d" % options.max_attempts,
+            b"\\N" if options.metadata is None else _copy_escape(options.metadata),
+            b"\\N" if not options.tags else _copy_text(_array_literal(options.tags)),
+            b"\\N" if options.ordering_key is None else _copy_text(options.ordering_key),
+        ]
+        return _copy_text(options.kind) + b"\t", b"\t" + b"\t".join(columns) + b"\n"
+
+
+def _copy_escape(text: bytes) -> bytes:
+    """Escape JSON text for COPY: it holds no raw control characters, so only backslashes."""
+    return text.replace(b"\\", b"\\\\")
+
+
+def _copy_text(text: str) -> bytes:
+    escaped = text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+    return escaped.encode()
+
+
+def _array_literal(items: list[str]) -> str:
+    return "{" + ",".join('"' + i.replace("\\", "\\\\").replace('"', '\\"') + '"' for i in items) + "}"
+
+
+class Chunk:
+    """Consecutive validated jobs of one bulk call; `first` is the index of the first in the call."""
+
+    def __init__(self, first: int, frames: list[_Frame], texts: list[bytes]) -> None:
+        self.first = first
+        self._frames = frames
+        self._texts = texts
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def json(self) -> str:
+        """Return the jobs as the document of `enqueue_many`."""
+        parts = []
+        for frame, texts in self._runs():
+            head, tail = frame.json()
+            parts.append(head + (tail + b"," + head).join(texts) + tail)
+        return (b"[" + b",".join(parts) + b"]").decode()
+
+    def copy_rows(self) -> bytes:
+        """Return the jobs as rows of COPY's text form (not for jobs with a due time)."""
+        parts = []
+        for frame, texts in self._runs():
+            head, tail = frame.copy_row()
+            parts.append(head + (tail + head).join(map(_copy_escape, texts)) + tail)
+        return b"".join(parts)
+
+    def split(self) -> tuple[Chunk, Chunk]:
+        """Part the jobs without a due time from those with one."""
+        now, later = Chunk(self.first, [], []), Chunk(self.first, [], [])
+        for frame, text in zip(self._frames, self._texts, strict=True):
+            side = now if frame.options.run_at is None else later
+            side._frames.append(frame)
+            side._texts.append(text)
+        return now, later
+
+    def has_due_times(self) -> bool:
+        """Say whether any of the jobs has a due time."""
+        return any(frame.options.run_at is not None for frame in set(self._frames))
+
+    def queues(self) -> set[str]:
+        """Return the queues of the jobs."""
+        return {frame.options.queue for frame in set(self._frames)}
+
+    def _runs(self) -> Iterator[tuple[_Frame, list[bytes]]]:
+        at = 0
+        for frame, group in itertools.groupby(self._frames):
+            count = sum(1 for _ in group)
+            yield frame, self._texts[at : at + count]
+            at += count
+
+
+class _Batch:
+    """Validates the items of one bulk call chunk by chunk."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._by_type: dict[type, _Frame] = {}
+        self._by_options: dict[Any, _Frame] = {}
+
+    def chunks(self, items: Iterable[Any]) -> Iterator[Chunk]:
+        first = size = 0
+        frames: list[_Frame] = []
+        texts: list[bytes] = []
+        values: list[Any] = []
+        known, write, limit = self._by_type, gate.plain_json, gate.ARGS_BYTES
+        for at, item in enumerate(items):
+            try:
+                frame = known.get(type(item))
+                if frame is None:
+                    frame, item = self._frame(item)  # noqa: PLW2901 (a request is replaced by its args)
+                value = item if type(item) is dict else gate.args_object(item)
+                text = write(value, "args", limit)
+            except ValidationError as problem:
+                raise _named(problem, at) from None
+            frames.append(frame)
+            texts.append(text)
+            values.append(value)
+            size += len(text)
+            if size > CHUNK_BYTES or len(texts) == CHUNK_JOBS:
+                _check(first, texts, values)
+                yield Chunk(first, frames, texts)
+                first, size, frames, texts, values = at + 1, 0, [], [], []
+        if texts:
+            _check(first, texts, values)
+            yield Chunk(first, frames, texts)
+
+    def _frame(self, item: Any) -> tuple[_Frame, Any]:
+        """Return the frame of an item that is not of a type seen before, and its args."""
+        if type(item) is InsertRequest:
+            request = item
+        elif type(item) is tuple:
+            request = _request_of_pair(item)
+        else:
+            frame = _Frame(options_of(self._registry, InsertRequest(args=item)))
+            self._by_type[type(item)] = frame
+            return frame, item
+        key: Any = None
+        if request.metadata is None and request.tags is None:
+            key = (
+                type(request.args), request.kind, request.queue, request.priority, request.max_attempts,
+                request.run_at, request.ordering_key,
+            )  # fmt: skip
+            try:
+                known = self._by_options.get(key)
+            except TypeError:  # something that is not even hashable: to be named below
+                key = known = None
+            if known is not None:
+                return known, request.args
+        frame = _Frame(options_of(self._registry, request))
+        if key is not None and len(self._by_options) < CHUNK_JOBS:
+            self._by_options[key] = frame
+        return frame, request.args
+
+
+def _named(problem: ValidationError, index: int) -> ValidationError:
+    """Put the item's index in front of a flaw's path, keeping its class."""
+    text = str(problem).removeprefix(f"{problem.path}: ")
+    path = f"jobs[{index}].{problem.path}" if problem.path else f"jobs[{index}]"
+    return type(problem)(text, path=path)
+
+
+def _check(first: int, texts: list[bytes], values: list[Any]) -> None:
+    """Look over a whole chunk at once; only where there is a sign, at each of its jobs."""
+    if not gate.suspicious(b"\n".join(texts)):
+        return
+    for at, (text, value) in enumerate(zip(texts, values, strict=True), first):
+        if gate.suspicious(text):
+            try:
+                gate.check_exact(value, "args")
+            except ValidationError as problem:
+                raise _named(problem, at) from None
+
+
+def _request_of_pair(item: tuple[Any, ...]) -> InsertRequest:
+    if len(item) != 2 or type(item[1]) is not dict:
+        raise ValidationError("expected args, (args, options) or an InsertRequest")
+    unknown = item[1].keys() - _OPTIONS
+    if unknown:
+        raise ValidationError("no such option", path=str(min(map(str, unknown))))
+    return InsertRequest(args=item[0], **item[1])
+
+
+def chunks_of(registry: Registry, items: Iterable[Any]) -> Iterator[Chunk]:
+    """Validate the items of a bulk call: args objects, (args, options) pairs or InsertRequests.
+
+    Errors: ValidationError whose path names the item, as `jobs[7].args.name`.
+    """
+    return _Batch(registry).chunks(items)
