@@ -1,0 +1,223 @@
+"""The audit: what the database holds open for this host, against what books and lanes say.
+
+Heals lost messages and lost answers to claims that committed. Closed in the database: off the books. Open there and
+held by nobody in two audits running: given back if it never started, else ended as lost. The first audit after the
+start rebuilds the books of a dispatcher that came before.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from awa_pool.messages import AskHolding
+from awa_pool.states import Outcome
+
+from . import notes
+from .books import FULL, Receipt, bits
+from .desk import Desk
+from .events import OpenRow, ReadOpenAttempts, Send
+from .lanes import Lane
+
+EVERY_S = 10.0
+SOON_S = 1.0
+TAKES_AT_MOST_S = 30.0
+LOST = {"error": "the result of this attempt was lost within the pool", "type": "ResultLost"}
+
+Suspects = dict[int, int]
+
+
+class Audit:
+    """One audit at a time; two in a row decide."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self.number = 0
+        self.due_s = 0.0
+        self.recovered = False
+        self._began_s: float | None = None
+        self._asked_s = 0.0
+        self._adrift: Suspects = {}
+        self._unheld: dict[bytes, Suspects] = {}
+        self._holding: dict[bytes, dict[int, int]] = {}
+        self.healed = 0
+
+    @property
+    def running(self) -> bool:
+        return self._began_s is not None and self._desk.now_s - self._began_s < TAKES_AT_MOST_S
+
+    def soon(self) -> None:
+        """Something may have been lost just now: do not wait for the next turn."""
+        self.due_s = min(self.due_s, self._desk.now_s + SOON_S)
+
+    def begin(self) -> None:
+        """Ask the database, and every lane that should hold something."""
+        desk = self._desk
+        self.number += 1
+        self._began_s = self._asked_s = desk.now_s
+        self.due_s = desk.now_s + EVERY_S
+        desk.out.append(ReadOpenAttempts())
+        ran_by = {peer for receipt in desk.books for peer in receipt.ran_by}
+        for lane in desk.lanes:
+            if lane.pieces or lane.peer in ran_by:
+                desk.out.append(Send(lane.peer, AskHolding(self.number)))
+
+    def failed(self) -> None:
+        """The database did not answer; an audit that saw nothing decides nothing."""
+        self._began_s = None
+        self.due_s = self._desk.now_s + (EVERY_S if self.recovered else 0.5)
+
+    # --- the database's side -------------------------------------------------------------------------------
+
+    def rows_read(self, rows: Sequence[OpenRow]) -> None:
+        """Compare what the database has open with the books."""
+        desk, began_s = self._desk, self._began_s
+        self._began_s = None
+        if began_s is None:
+            return
+        merged: dict[int, tuple[OpenRow, int]] = {}
+        for row in rows:
+            if 0 < len(row.job_ids) <= 63:
+                mask = row.open_mask | (merged[row.receipt_id][1] if row.receipt_id in merged else 0)
+                merged[row.receipt_id] = (row, mask & FULL[len(row.job_ids)])
+        if not self.recovered:
+            self._recover(merged)
+            return
+        for receipt in desk.books:
+            if receipt.claimed_s < began_s:
+                open_mask = merged[receipt.receipt_id][1] if receipt.receipt_id in merged else 0
+                self._closed_elsewhere(receipt, receipt.open & ~open_mask)
+        self._find_adrift(merged)
+
+    def _recover(self, merged: dict[int, tuple[OpenRow, int]]) -> None:
+        desk = self._desk
+        self.recovered = True
+        jobs = 0
+        for row, mask in merged.values():
+            if desk.books.enter_open(row, mask, desk.now_s) is not None:
+                jobs += mask.bit_count()
+                self._adrift[row.receipt_id] = mask
+        for peer, held in self._holding.items():
+            lane = desk.lanes.get(peer)
+            if lane is not None:
+                self.adopt(lane, held)
+        if jobs:
+            desk.note(logging.INFO, notes.RECOVERED, jobs=jobs, receipts=len(merged))
+
+    def _closed_elsewhere(self, receipt: Receipt, closed: int) -> None:
+        if not closed:
+            return
+        for index in bits(closed & receipt.out):
+            self._desk.cancel(
+                receipt, index
+            )  # cancelled or rescued: the handler learns of it, its credit stays
+        self._desk.close(receipt, closed & ~receipt.out)
+
+    def _find_adrift(self, merged: dict[int, tuple[OpenRow, int]]) -> None:
+        """Attempts open in the database that neither books nor lanes know; seen twice, they are given back."""
+        desk = self._desk
+        seen: Suspects = {}
+        for receipt_id, (row, open_mask) in merged.items():
+            known = desk.books.get(receipt_id)
+            adrift = open_mask & ~(known.open & ~known.adrift if known is not None else 0)
+            if not adrift:
+                continue
+            receipt = desk.books.enter_open(row, adrift, desk.now_s)
+            if receipt is None:
+                continue
+            for peer, held in self._holding.items():
+                lane = desk.lanes.get(peer)
+                if lane is not None and held.get(receipt_id, 0) & adrift:
+                    self.adopt(lane, {receipt_id: held[receipt_id]})
+            adrift = receipt.adrift
+            twice = adrift & self._adrift.get(receipt_id, 0)
+            if twice:
+                self.healed += desk.end(receipt, twice, Outcome.RETURN).bit_count()
+                desk.note(logging.WARNING, notes.JOBS_ADRIFT, receipt_id=receipt_id, jobs=twice.bit_count())
+            if receipt.adrift:
+                seen[receipt_id] = receipt.adrift
+        self._adrift = seen
+        if seen:
+            self.soon_after_all_spoke()
+
+    def soon_after_all_spoke(self) -> None:
+        """With every worker heard, a second look need not wait for the next turn."""
+        known = {lane.worker for lane in self._desk.lanes}
+        if self._adrift and len(known) >= self._desk.settings.workers:
+            self.soon()
+
+    # --- the lanes' side -----------------------------------------------------------------------------------
+
+    def adopt(self, lane: Lane, held: dict[int, int]) -> None:
+        """A lane says it holds these: what was adrift is out with it."""
+        desk = self._desk
+        for receipt_id, mask in held.items():
+            receipt = desk.books.get(receipt_id)
+            if receipt is not None and (adrift := mask & receipt.adrift):
+                desk.books.hand(receipt, adrift)
+                lane.hand(receipt, adrift, 0.0, desk.now_s)
+
+    def lane_ready(self, lane: Lane, held: dict[int, int]) -> None:
+        """A lane has (re)connected and says what it holds."""
+        if held:
+            self._holding[lane.peer] = held
+            self.adopt(lane, held)
+        self.soon_after_all_spoke()
+
+    def holding(self, lane: Lane, number: int, held: dict[int, int]) -> None:
+        """A lane's answer: what it was handed before we asked and does not hold any more was lost on the way."""
+        desk = self._desk
+        if number != self.number:
+            return
+        began_s = self._asked_s
+        self._holding[lane.peer] = held
+        self.adopt(lane, held)
+        missing: Suspects = {}
+        for piece in lane.pieces:
+            if piece.handed_s < began_s:
+                receipt_id = piece.receipt.receipt_id
+                missing[receipt_id] = missing.get(receipt_id, 0) | piece.mask & ~held.get(receipt_id, 0)
+        for receipt in desk.books:
+            ran = receipt.ran_by.get(lane.peer, 0)
+            if ran and receipt.claimed_s < began_s:
+                missing[receipt.receipt_id] = missing.get(receipt.receipt_id, 0) | ran & ~held.get(
+                    receipt.receipt_id, 0
+                )
+        before = self._unheld.get(lane.peer, {})
+        for receipt_id, mask in missing.items():
+            twice = mask & before.get(receipt_id, 0)
+            if twice:
+                self._unheld_twice(lane, receipt_id, twice)
+        self._unheld[lane.peer] = missing
+
+    def _unheld_twice(self, lane: Lane, receipt_id: int, mask: int) -> None:
+        desk = self._desk
+        receipt = desk.books.get(receipt_id)
+        lane.drop(receipt_id, mask)
+        if receipt is None:
+            return
+        ran = receipt.ran & mask
+        healed = desk.end(receipt, mask & receipt.out, Outcome.RETURN) | desk.end(
+            receipt, ran, Outcome.LOST, LOST
+        )
+        self.healed += healed.bit_count()
+        desk.note(logging.WARNING, notes.JOBS_ADRIFT, receipt_id=receipt_id, jobs=healed.bit_count())
+
+    def lane_gone(self, peer: bytes) -> None:
+        self._holding.pop(peer, None)
+        self._unheld.pop(peer, None)
+
+
+def held_pieces(pieces: list[Any]) -> dict[int, int] | None:
+    """Read `[[receipt_id, mask], …]` of a message; None if it is not of that form."""
+    held: dict[int, int] = {}
+    for piece in pieces:
+        if not (
+            isinstance(piece, list) and len(piece) == 2 and type(piece[0]) is int and type(piece[1]) is int
+        ):
+            return None
+        if not 0 <= piece[1] < 1 << 63:
+            return None
+        held[piece[0]] = held.get(piece[0], 0) | piece[1]
+    return held

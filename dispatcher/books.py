@@ -1,0 +1,204 @@
+"""The books: every attempt this host has claimed and not yet seen closed.
+
+The bits of a receipt that are still open stand in exactly one place: in stock (here, not handed over), out (with a
+lane), ran (has run, its result is on the way to the finalizer), ending (the finalizer was asked to end it), or, when
+in none of them, adrift (known from the database only; the audit finds out who has it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from .events import ClaimedRow, OpenRow
+
+FULL = [0] + [(1 << n) - 1 for n in range(1, 64)]
+INDEXES = [list(range(n)) for n in range(64)]
+
+
+def bits(mask: int) -> list[int]:
+    """Indexes of the set bits, ascending."""
+    found = []
+    while mask:
+        low = mask & -mask
+        found.append(low.bit_length() - 1)
+        mask ^= low
+    return found
+
+
+def lowest(mask: int, count: int) -> int:
+    """The `count` lowest set bits of the mask."""
+    if mask.bit_count() <= count:
+        return mask
+    taken = 0
+    for _ in range(count):
+        low = mask & -mask
+        taken |= low
+        mask ^= low
+    return taken
+
+
+class Receipt:
+    """One receipt and where each of its open attempts stands."""
+
+    __slots__ = (
+        "bodies", "claimed_s", "ending", "job_ids", "kinds", "leases", "nonce", "open", "out", "priority", "queue",
+        "ran", "ran_by", "receipt_id", "size_bytes", "slot", "stock", "why",
+    )  # fmt: skip
+
+    def __init__(self, slot: int, receipt_id: int, nonce: int, queue: str, priority: int) -> None:
+        self.slot = slot
+        self.receipt_id = receipt_id
+        self.nonce = nonce
+        self.queue = queue
+        self.priority = priority
+        self.job_ids: list[int] = []
+        self.kinds: list[str] = []
+        self.bodies: list[str] = []
+        self.leases: list[int] | None = None
+        self.open = 0
+        self.stock = 0
+        self.out = 0
+        self.ran = 0
+        self.ran_by: dict[bytes, int] = {}
+        self.ending = 0
+        self.why: dict[int, tuple[str, dict[str, Any] | None]] = {}
+        self.claimed_s = 0.0
+        self.size_bytes = 0
+
+    @property
+    def adrift(self) -> int:
+        """Open bits that nobody is known to hold."""
+        return self.open & ~(self.stock | self.out | self.ran | self.ending)
+
+    def run_lease(self, index: int) -> int:
+        """The run_lease of an attempt; parsed out of its body only when one is asked for."""
+        if self.leases is not None:
+            return self.leases[index]
+        if not self.bodies:
+            return 1  # learnt from the database, where no leases means that all are 1
+        return int(orjson.loads(self.bodies[index])[4])
+
+    def item(self, index: int) -> list[Any]:
+        """The `EndAttempts` item of an attempt that is ending."""
+        outcome, error = self.why[index]
+        job_id = self.job_ids[index]
+        return [
+            self.slot, self.receipt_id, self.nonce, index, job_id, self.run_lease(index), outcome, None, error,
+        ]  # fmt: skip
+
+
+class Books:
+    """All receipts with open attempts; counts jobs, bytes and jobs in flight (not yet run) per queue."""
+
+    def __init__(self) -> None:
+        self.receipts: dict[int, Receipt] = {}
+        self.jobs = 0
+        self.bytes = 0
+        self.stocked = 0
+        self.in_flight: dict[str, int] = {}
+
+    def get(self, receipt_id: int) -> Receipt | None:
+        return self.receipts.get(receipt_id)
+
+    def __iter__(self) -> Iterator[Receipt]:
+        return iter(list(self.receipts.values()))
+
+    def enter(self, row: ClaimedRow, now_s: float) -> Receipt | None:
+        """Enter a claimed receipt, all its attempts in stock; None for one that is no receipt or stands here."""
+        n = len(row.job_ids)
+        if not 0 < n <= 63 or len(row.kinds) != n or len(row.bodies) != n or row.receipt_id in self.receipts:
+            return None
+        receipt = Receipt(row.slot, row.receipt_id, row.nonce, row.queue, row.priority)
+        receipt.job_ids, receipt.kinds, receipt.bodies = row.job_ids, row.kinds, row.bodies
+        receipt.open = receipt.stock = FULL[n]
+        receipt.claimed_s = now_s
+        receipt.size_bytes = sum(map(len, row.bodies))
+        self._enter(receipt, n)
+        self.stocked += n
+        self.in_flight[row.queue] = self.in_flight.get(row.queue, 0) + n
+        return receipt
+
+    def enter_open(self, row: OpenRow, mask: int, now_s: float) -> Receipt | None:
+        """Enter attempts that only the database told of: adrift until somebody is found to hold them."""
+        receipt = self.receipts.get(row.receipt_id)
+        mask &= FULL[min(len(row.job_ids), 63)]
+        if receipt is None:
+            if not mask:
+                return None
+            receipt = Receipt(row.slot, row.receipt_id, row.nonce, "", 0)
+            receipt.job_ids, receipt.leases, receipt.claimed_s = row.job_ids, row.leases, now_s
+            self._enter(receipt, 0)
+        fresh = mask & ~receipt.open
+        receipt.open |= fresh
+        self.jobs += fresh.bit_count()
+        if receipt.queue:
+            self.in_flight[receipt.queue] += fresh.bit_count()
+        return receipt
+
+    def _enter(self, receipt: Receipt, jobs: int) -> None:
+        self.receipts[receipt.receipt_id] = receipt
+        self.jobs += jobs
+        self.bytes += receipt.size_bytes
+
+    def hand(self, receipt: Receipt, mask: int) -> None:
+        """Attempts from the stock, or found adrift, are out with a lane."""
+        self.stocked -= (receipt.stock & mask).bit_count()
+        receipt.stock &= ~mask
+        receipt.out |= mask & receipt.open
+
+    def take_back(self, receipt: Receipt, mask: int) -> None:
+        """Attempts that were out are in stock again: the lane has not started them and will not."""
+        mask &= receipt.out
+        receipt.out &= ~mask
+        receipt.stock |= mask
+        self.stocked += mask.bit_count()
+
+    def ran(self, receipt: Receipt, peer: bytes, mask: int) -> None:
+        """Attempts that were out with this lane have run."""
+        receipt.out &= ~mask
+        receipt.ran |= mask
+        receipt.ran_by[peer] = receipt.ran_by.get(peer, 0) | mask
+        self._landed(receipt, mask)
+
+    def end(self, receipt: Receipt, mask: int, outcome: str, error: dict[str, Any] | None = None) -> int:
+        """Mark open attempts as ending; returns those that were not ending before."""
+        mask &= receipt.open & ~receipt.ending
+        if mask:
+            self._landed(receipt, mask & ~receipt.ran)
+            self._leave(receipt, mask)
+            receipt.ending |= mask
+            for index in bits(mask):
+                receipt.why[index] = (outcome, error)
+        return mask
+
+    def close(self, receipt: Receipt, mask: int) -> int:
+        """Take closed attempts off the books; returns those that were open."""
+        mask &= receipt.open
+        if mask:
+            self._landed(receipt, mask & ~(receipt.ran | receipt.ending))
+            self._leave(receipt, mask)
+            receipt.open &= ~mask
+            self.jobs -= mask.bit_count()
+            if not receipt.open:
+                del self.receipts[receipt.receipt_id]
+                self.bytes -= receipt.size_bytes
+        return mask
+
+    def _landed(self, receipt: Receipt, mask: int) -> None:
+        if receipt.queue and mask:
+            self.in_flight[receipt.queue] -= mask.bit_count()
+
+    def _leave(self, receipt: Receipt, mask: int) -> None:
+        self.stocked -= (receipt.stock & mask).bit_count()
+        receipt.stock &= ~mask
+        receipt.out &= ~mask
+        if receipt.ran & mask:
+            receipt.ran &= ~mask
+            receipt.ran_by = {peer: kept for peer, was in receipt.ran_by.items() if (kept := was & ~mask)}
+        receipt.ending &= ~mask
+        if receipt.why:
+            for index in bits(mask):
+                receipt.why.pop(index, None)

@@ -1,0 +1,195 @@
+"""Claims: how many jobs to ask for, of which queues, and when.
+
+One claim at a time. The next starts when the stock falls to what the lanes eat while a claim takes, so that they never
+idle for it; under long jobs only when a lane is idle, so that nothing is hoarded. What the finalizer has not closed
+yet counts against the window: when something behind stalls, claiming pauses first.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from awa_pool.messages import Idle
+
+from . import notes
+from .desk import Desk
+from .events import Claim, Claimed, ReadWorkLeft, StoreSaysNo, ToSupervisor, WorkLeftRead
+from .pacing import MAX_CLAIM, Poll
+
+EATING_S = 0.1
+"""A busy lane that was not heard of for so long has a long job: nothing is claimed ahead for it."""
+
+
+class Claiming:
+    """When the next claim is due and how big it is."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._queues = list(desk.settings.queues)
+        self._poll = Poll(desk.settings.poll_interval_s)
+        self._nothing: set[str] = set()  # queues that gave nothing when last asked, and nobody notified since
+        self._asked: Claim | None = None
+        self._asked_left = False
+        self._said_idle = False
+        self._looked_again = False
+        self._request = 0
+        self._last_full = False
+        self.accepting = True
+        self.stopped = False
+        self.store_up = True
+        self.last_ok_s: float | None = None
+        self.claims = self.jobs = 0
+        self.seconds = 0.0
+
+    def look_again(self) -> None:
+        """Something may have been enqueued."""
+        self._nothing.clear()
+        self._looked_again = True
+
+    @property
+    def asking(self) -> bool:
+        """A claim is with the database."""
+        return self._asked is not None
+
+    def due_s(self) -> float | None:
+        """When to call `check` again; None if only an event can make a claim possible."""
+        if self._asked is not None or self._plan() is None:
+            return None
+        return self._poll.due_s
+
+    def check(self) -> None:
+        """Claim if it is time and there is room."""
+        plan = None if self._asked is not None else self._plan()
+        if (
+            plan is None
+            or self._desk.now_s < self._poll.due_s
+            and (not self.store_up or self._all_empty(plan))
+        ):
+            return
+        names, limits, total = plan
+        self._request += 1
+        self._looked_again = False
+        desk = self._desk
+        self._asked = Claim(
+            self._request,
+            names,
+            limits,
+            total,
+            max(1, desk.settings.window_bytes - desk.books.bytes),
+            desk.pacing.receipt_size(),
+            not self._last_full,
+        )
+        self._queues.append(self._queues.pop(0))  # the first in line takes what it can: take turns
+        desk.out.append(self._asked)
+
+    def _all_empty(self, plan: tuple[list[str], list[int], int]) -> bool:
+        return self._nothing.issuperset(plan[0])
+
+    def _plan(self) -> tuple[list[str], list[int], int] | None:
+        """Queues, limits and total of the claim that would be right now; None if there is no need or no room."""
+        desk = self._desk
+        if self.stopped or not self.accepting:
+            return None
+        slots = idle = 0
+        for lane in desk.lanes.by_peer.values():
+            if not lane.retired:
+                free = lane.capacity - lane.jobs
+                idle += max(0, free)
+                if free > 0 or desk.now_s - lane.heard_s < EATING_S:
+                    slots += lane.capacity
+        stocked = desk.books.stocked
+        if idle <= stocked and (not slots or stocked >= desk.pacing.low_water(slots)):
+            return None
+        room = desk.settings.window_jobs - desk.books.jobs
+        if room <= 0 or desk.books.bytes >= desk.settings.window_bytes:
+            return None
+        names, limits = [], []
+        for name, most in self._queues:
+            limit = desk.pacing.ahead(name, slots)
+            if most is not None:
+                limit = min(limit, most - desk.books.in_flight.get(name, 0))
+            if limit > 0:
+                names.append(name)
+                limits.append(limit)
+        wanted = min(sum(limits), MAX_CLAIM) - stocked
+        total = min(wanted, room)
+        if total < 1 or (total * 2 < wanted and idle <= stocked):
+            return (
+                None  # a small claim costs as much as a big one: wait for room while the lanes have something
+            )
+        return names, limits, total
+
+    # --- answers -------------------------------------------------------------------------------------------
+
+    def answered(self, event: Claimed) -> None:
+        """Enter what was claimed, and judge from it when to ask again."""
+        desk, asked = self._desk, self._asked
+        self._asked = None
+        self._store_answered()
+        self.last_ok_s = desk.now_s
+        self.claims += 1
+        self.seconds += event.took_s
+        got = 0
+        for row in event.receipts:
+            receipt = desk.books.enter(row, desk.now_s)
+            if receipt is None:
+                desk.malformed("claim", f"receipt {row.receipt_id} cannot be entered")
+                continue
+            got += len(row.job_ids)
+            desk.stock.put(receipt, receipt.stock, desk.now_s)
+        self.jobs += got
+        desk.pacing.claimed(event.took_s)
+        self._last_full = asked is not None and got >= asked.total
+        if not self._looked_again:
+            self._nothing.difference_update(asked.queues if asked is not None else ())
+            self._nothing.update(event.notes)
+        if got:
+            self._poll.found(desk.now_s)
+        elif "busy" in event.notes.values():
+            self._poll.busy(desk.now_s)
+        else:
+            self._poll.nothing(desk.now_s)
+            self._maybe_idle()
+
+    def failed(self, event: StoreSaysNo) -> None:
+        """The database did not answer a claim: back off; what it may have claimed, the audit finds."""
+        desk = self._desk
+        self._asked = None
+        self._nothing = {name for name, _ in self._queues}
+        self._poll.failed(desk.now_s, event.away)
+        self.store_lost(event)
+
+    def store_lost(self, event: StoreSaysNo) -> None:
+        if self.store_up:
+            level, name = (
+                (logging.WARNING, notes.STORE_AWAY) if event.away else (logging.ERROR, notes.STORE_REFUSED)
+            )
+            self._desk.note(level, name, question=event.what, error=event.error)
+        self.store_up = False
+
+    def store_back(self) -> None:
+        """The database is there again: look at once."""
+        self._store_answered()
+        self._poll.at_once()
+        self.look_again()
+
+    def _store_answered(self) -> None:
+        if not self.store_up:
+            self._desk.note(logging.INFO, notes.STORE_BACK)
+        self.store_up = True
+
+    # --- draining ------------------------------------------------------------------------------------------
+
+    def _maybe_idle(self) -> None:
+        desk = self._desk
+        if desk.settings.drain and not (self._said_idle or self._asked_left or desk.books.jobs):
+            self._asked_left = True
+            desk.out.append(ReadWorkLeft([name for name, _ in desk.settings.queues]))
+
+    def work_left(self, event: WorkLeftRead | None) -> None:
+        """Under --drain: say once that nothing is left."""
+        self._asked_left = False
+        if event is None or self._said_idle or event.available or event.running or self._desk.books.jobs:
+            return
+        self._said_idle = True
+        self._desk.out.append(ToSupervisor(Idle(event.later)))

@@ -1,0 +1,366 @@
+"""The dispatcher: claims jobs and hands them to the lanes of workers; the bookkeeper of every attempt of its host.
+
+Pure: `step(event, now_s)` returns the commands that the shell carries out in order. The rooms: `books` (who has
+what), `lanes` (credit, chunks), `pacing` (how fast), `claims` (what to ask for), `recall` (nothing waits behind a
+long job), `departures` (a worker died), `audit` (what was lost heals).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from awa_pool.messages import (
+    ActorReplaced,
+    AttemptsClosed,
+    AttemptsRan,
+    DispatcherHello,
+    Drained,
+    FinalizerLoad,
+    Holding,
+    Message,
+    Recalled,
+    Retire,
+    RunJobs,
+    Stop,
+    StopNow,
+    WorkerGone,
+    WorkerReady,
+)
+from awa_pool.states import Outcome
+
+from . import notes
+from .audit import Audit, held_pieces
+from .claims import Claiming
+from .departures import Departures
+from .desk import Desk
+from .events import (
+    Claimed,
+    Command,
+    Event,
+    Exit,
+    FinalizerSaid,
+    Heard,
+    Notified,
+    OpenAttemptsRead,
+    PageRead,
+    Settings,
+    StoreIsBack,
+    StoreSaysNo,
+    SupervisorSaid,
+    Tick,
+    ToFinalizer,
+    ToSupervisor,
+    Undeliverable,
+    WorkLeftRead,
+)
+from .lanes import Lane
+from .recall import Recalls
+
+FAREWELL_S = 3.0
+"""After the drain time: how long to wait for the finalizer to confirm what was given back."""
+HELLO_S = 1.0
+"""How often to say hello to a finalizer that has not answered."""
+
+
+class Dispatcher:
+    """The core. Feed it events; it never blocks, looks at no clock, and no event can make it raise."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.desk = Desk(settings)
+        self.claiming = Claiming(self.desk)
+        self.recalls = Recalls(self.desk)
+        self.departures = Departures(self.desk)
+        self.audit = Audit(self.desk)
+        self._finalizer: str | None = None
+        self._hello_s: float | None = None
+        self._cut_s: float | None = None
+        self._leave_s: float | None = None
+        self._left = False
+
+    def step(self, event: Event, now_s: float) -> Sequence[Command]:
+        """Take one event; `now_s` is the host's monotonic clock."""
+        desk = self.desk
+        desk.out = []
+        desk.now_s = now_s
+        self._take(event)
+        self._timers()
+        if desk.books.stocked:
+            desk.feed()
+        if self.audit.recovered:
+            self.claiming.check()
+        desk.send_endings()
+        self._maybe_leave()
+        return desk.out
+
+    def next_tick_s(self) -> float | None:
+        """When the core wants a Tick at the latest, on the same clock; None: only an event can matter."""
+        due = [
+            None if self.claiming.stopped else self.recalls.due_s(),
+            self.departures.due_s(),
+            self.desk.resend_due_s(),
+            self._hello_s,
+            self._cut_s,
+            self._leave_s,
+            None if self.audit.running or self._leave_s is not None else self.audit.due_s,
+            self.claiming.due_s() if self.audit.recovered else None,
+            self._blocked_until_s(),
+        ]
+        return min((at_s for at_s in due if at_s is not None), default=None)
+
+    def figures(self, now_s: float) -> dict[str, Any]:
+        """Cumulative figures and present gauges for `Stats`."""
+        desk, claiming = self.desk, self.claiming
+        return {
+            "claimed_jobs": claiming.jobs,
+            "claims": claiming.claims,
+            "claim_seconds": claiming.seconds,
+            "in_flight": {name: jobs for name, jobs in desk.books.in_flight.items() if jobs},
+            "booked_jobs": desk.books.jobs,
+            "booked_bytes": desk.books.bytes,
+            "stock": desk.books.stocked,
+            "lanes": len(desk.lanes.by_peer),
+            "idle_lanes": sum(1 for lane in desk.lanes if lane.idle_slots),
+            "recalled_jobs": self.recalls.recalled + self.recalls.granted,
+            "lost_jobs": self.departures.lost,
+            "healed_jobs": self.audit.healed,
+            "last_claim_ok_age_s": None if claiming.last_ok_s is None else now_s - claiming.last_ok_s,
+            "store_up": claiming.store_up,
+            "accepting": claiming.accepting,
+        }
+
+    # --- events --------------------------------------------------------------------------------------------
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case Heard(peer, message):
+                self._heard(peer, message)
+            case FinalizerSaid(message):
+                self._finalizer_said(message)
+            case Claimed():
+                self.claiming.answered(event)
+                if self.claiming.stopped:
+                    self.desk.give_back_stock()
+            case SupervisorSaid(message):
+                self._supervisor_said(message)
+            case Undeliverable(peer, RunJobs() as message):
+                lane = self.desk.lanes.get(peer)
+                if lane is not None:
+                    self.desk.undeliverable(
+                        lane, message.receipt_id, sum(1 << index for index in message.indexes)
+                    )
+            case Notified(payload):
+                self._notified(payload)
+            case PageRead(peer):
+                lane = self.desk.lanes.get(peer)
+                if lane is not None:
+                    self.recalls.page_read(lane, event)
+            case OpenAttemptsRead(rows):
+                self.audit.rows_read(rows)
+            case WorkLeftRead():
+                self.claiming.work_left(event)
+            case StoreSaysNo():
+                self._store_says_no(event)
+            case StoreIsBack():
+                self.claiming.store_back()
+                self.audit.soon()
+            case Tick() | Undeliverable():
+                pass
+
+    def _heard(self, peer: bytes, message: Message) -> None:
+        if isinstance(message, WorkerReady):
+            self._worker_ready(peer, message)
+            return
+        lane = self.desk.lanes.get(peer)
+        if lane is None:
+            return  # a lane that is unknown says WorkerReady first; the audit settles what it had
+        match message:
+            case AttemptsRan(receipt_id, mask, timings):
+                self._ran(lane, receipt_id, mask, timings)
+            case Recalled(receipt_id, mask):
+                self.recalls.answered(lane, receipt_id, mask)
+                if self.claiming.stopped:
+                    self.desk.give_back_stock()
+            case Holding(number, pieces):
+                held = held_pieces(pieces)
+                if held is None:
+                    self.desk.malformed(lane.name, "Holding.pieces")
+                else:
+                    self.audit.holding(lane, number, held)
+            case _:
+                self.desk.malformed("worker", type(message).__name__)
+
+    def _worker_ready(self, peer: bytes, message: WorkerReady) -> None:
+        desk = self.desk
+        held = held_pieces(message.holding)
+        kinds = [kind for kind in message.kinds if isinstance(kind, str)]
+        if held is None or not 1 <= message.capacity <= 100_000:
+            desk.malformed("worker", "WorkerReady")
+            return
+        lane = desk.lanes.get(peer)
+        if lane is None:
+            lane = Lane(peer, message.worker, message.incarnation, message.lane, message.capacity)
+            desk.lanes.add(lane, kinds)
+            desk.note(logging.DEBUG, notes.LANE_READY, worker=lane.worker, lane=lane.name, holding=len(held))
+        lane.heard_s = desk.now_s
+        lane.blocked_until_s = 0.0
+        self.audit.lane_ready(lane, held)
+
+    def _ran(self, lane: Lane, receipt_id: int, mask: int, timings: list[Any]) -> None:
+        desk = self.desk
+        lane.heard_s = desk.now_s
+        had = lane.drop(receipt_id, mask)
+        receipt = desk.books.get(receipt_id)
+        if receipt is not None and (ran := had & receipt.out):
+            desk.books.ran(receipt, lane.peer, ran)
+        if not desk.pacing.observe(receipt.queue if receipt is not None else "", timings):
+            desk.malformed("worker", "AttemptsRan.timings")
+
+    def _finalizer_said(self, message: Message) -> None:
+        match message:
+            case AttemptsClosed(pieces):
+                closed = held_pieces(pieces)
+                if closed is None:
+                    self.desk.malformed("finalizer", "AttemptsClosed.pieces")
+                    return
+                for receipt_id, mask in closed.items():
+                    receipt = self.desk.books.get(receipt_id)
+                    if receipt is not None:
+                        self.desk.close(receipt, mask)
+            case FinalizerLoad(incarnation, _, _, accepting):
+                self.claiming.accepting = accepting
+                self._hello_s = None
+                if self._finalizer not in (None, incarnation):
+                    self.desk.resend_endings()
+                self._finalizer = incarnation
+            case _:
+                self.desk.malformed("finalizer", type(message).__name__)
+
+    def _supervisor_said(self, message: Message) -> None:
+        match message:
+            case WorkerGone():
+                self.departures.worker_gone(message)
+            case Retire(worker, incarnation):
+                for lane in self.desk.lanes.of_worker(worker, incarnation):
+                    lane.retired = True
+                    if lane.jobs > lane.capacity:
+                        self.desk.recall(lane)
+            case ActorReplaced("finalizer"):
+                self._say_hello()
+                self.desk.resend_endings()
+            case Stop(drain_s):
+                self._stop(max(0.0, drain_s))
+            case StopNow():
+                self._stop(0.0)
+            case _:
+                pass
+
+    def _notified(self, payload: str) -> None:
+        if not payload:
+            self.claiming.look_again()
+            return
+        words = payload.split()
+        if (
+            len(words) != 4
+            or words[0] != "cancel"
+            or not all(word.lstrip("-").isdecimal() for word in words[1:])
+        ):
+            return  # another version's notice, or anybody's: NOTIFY is open to all
+        job_id, receipt_id = int(words[1]), int(words[3])
+        receipt = self.desk.books.get(receipt_id)
+        if receipt is not None and job_id in receipt.job_ids:
+            self.desk.cancel(receipt, receipt.job_ids.index(job_id))
+            self.desk.note(logging.DEBUG, notes.JOB_CANCELLED, job_id=job_id)
+
+    def _store_says_no(self, event: StoreSaysNo) -> None:
+        match event.what:
+            case "claim":
+                self.claiming.failed(event)
+                self.audit.soon()
+            case "open_attempts":
+                self.claiming.store_lost(event)
+                self.audit.failed()
+            case "work_left":
+                self.claiming.work_left(None)
+            case _:
+                self.claiming.store_lost(event)
+
+    # --- timers --------------------------------------------------------------------------------------------
+
+    def _timers(self) -> None:
+        now_s = self.desk.now_s
+        if (
+            self._hello_s is None
+            and self._finalizer is None
+            or self._hello_s is not None
+            and now_s >= self._hello_s
+        ):
+            self._say_hello()
+        for peer in self.departures.check():
+            self.audit.lane_gone(peer)
+            self.recalls.lane_gone(peer)
+        if now_s >= self.audit.due_s and not self.audit.running and self._leave_s is None:
+            self.audit.begin()
+        resend_s = self.desk.resend_due_s()
+        if resend_s is not None and now_s >= resend_s:
+            self.desk.resend_endings()
+        if not self.claiming.stopped:
+            self.recalls.check()
+        if self._cut_s is not None and now_s >= self._cut_s:
+            self._cut()
+
+    def _blocked_until_s(self) -> float | None:
+        if not self.desk.books.stocked:
+            return None
+        now_s = self.desk.now_s
+        return min(
+            (lane.blocked_until_s for lane in self.desk.lanes if lane.blocked_until_s > now_s), default=None
+        )
+
+    def _say_hello(self) -> None:
+        self._hello_s = self.desk.now_s + HELLO_S
+        self.desk.out.append(ToFinalizer(DispatcherHello(self.settings.incarnation)))
+
+    # --- leaving -------------------------------------------------------------------------------------------
+
+    def _stop(self, drain_s: float) -> None:
+        """Claim nothing more, give back what has not started, let the rest run for `drain_s`."""
+        desk = self.desk
+        self.claiming.stopped = True
+        cut_s = desk.now_s + drain_s
+        if self._leave_s is not None or (self._cut_s is not None and self._cut_s <= cut_s):
+            return
+        first = self._cut_s is None
+        self._cut_s = cut_s
+        if first:
+            desk.give_back_stock()
+            for lane in desk.lanes:
+                if lane.jobs:
+                    desk.recall(lane)
+            desk.note(logging.INFO, notes.DRAINING, jobs=desk.books.jobs, drain_s=drain_s)
+        if not drain_s:
+            self._cut()
+
+    def _cut(self) -> None:
+        """The drain is over: what has not ended is given back, without an attempt used."""
+        desk = self.desk
+        self._cut_s = None
+        self._leave_s = desk.now_s + FAREWELL_S
+        self.departures.check(at_once=True)
+        jobs = 0
+        for receipt in desk.books:
+            jobs += desk.end(receipt, receipt.open & ~receipt.ran, Outcome.RETURN).bit_count()
+        if jobs:
+            desk.note(logging.WARNING, notes.JOBS_RETURNED, jobs=jobs, reason="the drain time is over")
+
+    def _maybe_leave(self) -> None:
+        if self._left or not self.claiming.stopped:
+            return
+        empty = not self.desk.books.jobs and not self.claiming.asking and self.departures.due_s() is None
+        if empty or (self._leave_s is not None and self.desk.now_s >= self._leave_s):
+            self._left = True
+            self.desk.note(logging.INFO, notes.DRAINED, jobs_left=self.desk.books.jobs)
+            self.desk.out.append(ToSupervisor(Drained("dispatcher", self.settings.incarnation)))
+            self.desk.out.append(Exit())

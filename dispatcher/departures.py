@@ -1,0 +1,119 @@
+"""What becomes of the attempts of a worker that died, as its page told: exact, and no message is needed for it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from awa_pool.messages import WorkerGone
+from awa_pool.states import Outcome
+
+from . import notes
+from .books import Receipt
+from .desk import Desk
+
+GRACE_S = 0.25
+"""Results that were on the way when the worker died get so long to arrive first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    due_s: float
+    message: WorkerGone
+    marks: dict[int, tuple[int, int]]
+
+
+class Departures:
+    """Workers that died, until their attempts are accounted for."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._waiting: list[_Gone] = []
+        self.lost = 0
+
+    def due_s(self) -> float | None:
+        return min((gone.due_s for gone in self._waiting), default=None)
+
+    def worker_gone(self, message: WorkerGone) -> None:
+        """Hand nothing more to that worker, and settle its attempts a moment later."""
+        for lane in self._desk.lanes.of_worker(message.worker, message.incarnation):
+            lane.retired = True
+        marks: dict[int, tuple[int, int]] = {}
+        for row in message.started:
+            if not _well_formed(row):
+                self._desk.malformed("supervisor", "WorkerGone.started")
+                continue
+            before = marks.get(row[0], (0, 0))
+            marks[row[0]] = (before[0] | row[1] | row[2], before[1] | row[2])
+        self._waiting.append(_Gone(self._desk.now_s + GRACE_S, message, marks))
+
+    def check(self, *, at_once: bool = False) -> list[bytes]:
+        """Settle what is due; returns the peers that exist no more."""
+        gone_peers: list[bytes] = []
+        for gone in list(self._waiting):
+            if at_once or gone.due_s <= self._desk.now_s:
+                self._waiting.remove(gone)
+                gone_peers += self._settle(gone)
+        return gone_peers
+
+    def _settle(self, gone: _Gone) -> list[bytes]:
+        desk, message = self._desk, gone.message
+        error = {"error": message.cause, "type": "WorkerDied", "phase": message.phase}
+        held: dict[int, int] = {}
+        ran: dict[int, int] = {}
+        peers = []
+        for lane in desk.lanes.of_worker(message.worker, message.incarnation):
+            for piece in lane.pieces:
+                receipt_id = piece.receipt.receipt_id
+                held[receipt_id] = held.get(receipt_id, 0) | piece.mask
+            for booked in desk.books:
+                if lane.peer in booked.ran_by:
+                    ran[booked.receipt_id] = ran.get(booked.receipt_id, 0) | booked.ran_by[lane.peer]
+            desk.lanes.remove(lane)
+            peers.append(lane.peer)
+        lost = returned = 0
+        for receipt_id in held.keys() | ran.keys() | gone.marks.keys():
+            receipt = desk.books.get(receipt_id)
+            if receipt is not None:
+                mine = held.get(receipt_id, 0) | receipt.adrift & gone.marks.get(receipt_id, (0, 0))[0]
+                some = self._end(
+                    receipt, mine, ran.get(receipt_id, 0), gone.marks.get(receipt_id, (0, 0)), error
+                )
+                lost, returned = lost + some[0], returned + some[1]
+        self.lost += lost
+        level = logging.WARNING if lost or returned else logging.INFO
+        desk.note(
+            level,
+            notes.LANE_GONE,
+            worker=message.worker,
+            cause=message.cause,
+            jobs_lost=lost,
+            jobs_returned=returned,
+        )
+        return peers
+
+    def _end(
+        self, receipt: Receipt, held: int, ran: int, marks: tuple[int, int], error: dict[str, Any]
+    ) -> tuple[int, int]:
+        """Completed bits completed, started ones are lost, the rest goes back; returns (lost, returned) counts.
+
+        What had run and is not in the page's journal any more ended somehow, and its result went down with the
+        worker, unless the finalizer has it: then this comes too late and changes nothing.
+        """
+        started, completed = marks
+        desk = self._desk
+        mine = (held & ~receipt.ending) | ran
+        desk.end(receipt, mine & completed, Outcome.COMPLETED)
+        lost = desk.end(receipt, (mine & started | ran) & ~completed, Outcome.LOST, error)
+        returned = desk.end(receipt, mine & ~(started | completed | ran), Outcome.RETURN)
+        return lost.bit_count(), returned.bit_count()
+
+
+def _well_formed(row: Any) -> bool:
+    return (
+        isinstance(row, list)
+        and len(row) == 3
+        and all(type(value) is int for value in row)
+        and all(0 <= value < 1 << 63 for value in row[1:])
+    )

@@ -1,0 +1,149 @@
+"""What all rooms of the dispatcher work on: books, lanes, stock, paces, and the commands of the present step."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from awa_pool.messages import CancelJob, EndAttempts, Recall
+from awa_pool.states import Outcome
+
+from . import notes
+from .books import Books, Receipt, bits
+from .events import Command, Note, Send, Settings, ToFinalizer
+from .lanes import Lane, Lanes, Stock, run_jobs
+from .pacing import Pacing
+
+END_ITEMS = 500
+"""Items per `EndAttempts` message."""
+RESEND_S = 5.0
+"""After this, endings that were not confirmed are sent again; the guard makes a repeat harmless."""
+BLOCKED_S = 0.05
+"""A lane whose socket took nothing is left alone for so long."""
+
+
+class Desk:
+    """Shared state of one dispatcher; each method keeps books, lanes and stock in agreement."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.books = Books()
+        self.lanes = Lanes()
+        self.stock = Stock(self.lanes)
+        self.pacing = Pacing()
+        self.out: list[Command] = []
+        self.now_s = 0.0
+        self._seq = 0
+        self._unsent: list[tuple[Receipt, int]] = []
+        self._resend_s: float | None = None
+        self.handed_s = 0.0
+
+    def note(self, level: int, event: str, **fields: Any) -> None:
+        self.out.append(Note(level, event, fields))
+
+    # --- handing over --------------------------------------------------------------------------------------
+
+    def feed(self) -> None:
+        """Hand over what is in stock, as far as credit goes."""
+        for name in self.stock.shelves:
+            while (head := self.stock.head(name)) is not None:
+                found = self.lanes.best(name, self.pacing.chunk(head.kind), self.now_s)
+                if found is None:
+                    break
+                lane, room = found
+                chunk = self.stock.take(name, room, self.pacing)
+                if chunk is None:
+                    break
+                receipt, mask, cost_s = chunk
+                message, payload = run_jobs(receipt, mask)
+                self.books.hand(receipt, mask)
+                lane.hand(receipt, mask, cost_s, self.now_s)
+                self.handed_s = self.now_s
+                self.out.append(Send(lane.peer, message, payload))
+
+    def undeliverable(self, lane: Lane, receipt_id: int, mask: int) -> None:
+        """The lane's socket did not take that chunk: it is in stock again."""
+        lane.blocked_until_s = self.now_s + BLOCKED_S
+        receipt = self.books.get(receipt_id)
+        if receipt is not None:
+            self.restock(receipt, lane.drop(receipt_id, mask))
+
+    def restock(self, receipt: Receipt, mask: int) -> None:
+        """Attempts come back unstarted: to the front of the stock if their bodies are here, else to the database."""
+        mask &= receipt.out
+        if not mask:
+            return
+        if receipt.bodies:
+            self.books.take_back(receipt, mask)
+            self.stock.put(receipt, mask, self.now_s, first=True)
+        else:
+            self.end(receipt, mask, Outcome.RETURN)
+
+    # --- ending and closing --------------------------------------------------------------------------------
+
+    def end(self, receipt: Receipt, mask: int, outcome: Outcome, error: dict[str, Any] | None = None) -> int:
+        """Have the finalizer end these attempts; lanes that have them keep them until they say more."""
+        mask = self.books.end(receipt, mask, outcome.value, error)
+        if mask:
+            self._unsent.append((receipt, mask))
+        return mask
+
+    def send_endings(self) -> None:
+        """Send what `end` collected in this step."""
+        if not self._unsent:
+            return
+        items = [
+            receipt.item(index) for receipt, mask in self._unsent for index in bits(mask & receipt.ending)
+        ]
+        self._unsent.clear()
+        for start in range(0, len(items), END_ITEMS):
+            self._seq += 1
+            self.out.append(ToFinalizer(EndAttempts(self._seq, items[start : start + END_ITEMS])))
+        if self._resend_s is None:
+            self._resend_s = self.now_s + RESEND_S
+
+    def resend_endings(self) -> None:
+        """Ask again for every ending that the finalizer has not confirmed."""
+        self._unsent = [(receipt, receipt.ending) for receipt in self.books if receipt.ending]
+        self._resend_s = None
+
+    def resend_due_s(self) -> float | None:
+        return self._resend_s
+
+    def close(self, receipt: Receipt, mask: int) -> None:
+        """These attempts are closed in the database; a lane that still had them has its credit back."""
+        out = receipt.out & mask
+        if out:
+            for lane in self.lanes:
+                lane.drop(receipt.receipt_id, out)
+        self.books.close(receipt, mask)
+
+    def give_back_stock(self) -> int:
+        """Return everything in stock to the database."""
+        jobs = self.books.stocked
+        if jobs:
+            for receipt in self.books:
+                if receipt.stock:
+                    self.end(receipt, receipt.stock, Outcome.RETURN)
+        return jobs
+
+    # --- lanes ---------------------------------------------------------------------------------------------
+
+    def recall(self, lane: Lane) -> None:
+        """Ask a lane for everything it has not started."""
+        lane.recall_s = self.now_s
+        wanted: dict[int, int] = {}
+        for piece in lane.pieces:
+            wanted[piece.receipt.receipt_id] = wanted.get(piece.receipt.receipt_id, 0) | piece.mask
+        self.out.extend(Send(lane.peer, Recall(receipt_id, mask)) for receipt_id, mask in wanted.items())
+
+    def cancel(self, receipt: Receipt, index: int) -> None:
+        """The database closed this attempt: tell the lane that has it, forget it if nobody has."""
+        mask = 1 << index
+        if receipt.stock & mask:
+            self.close(receipt, mask)
+        elif receipt.out & mask and (lane := self.lanes.holder(receipt.receipt_id, mask)) is not None:
+            self.out.append(Send(lane.peer, CancelJob(receipt.job_ids[index], receipt.run_lease(index))))
+
+    def malformed(self, where: str, why: str) -> None:
+        self.note(logging.WARNING, notes.MALFORMED, source=where, reason=why)

@@ -1,0 +1,278 @@
+"""What the dispatcher's core takes in and gives out: values, no I/O.
+
+Messages of other processes come wrapped with where they came from; answers of the database as plain rows. Commands
+are carried out by the shell in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from awa_pool.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the dispatcher needs to know of the pool; see `Settings.from_dict` for the names on the wire."""
+
+    incarnation: str
+    queues: tuple[tuple[str, int | None], ...]
+    workers: int = 1
+    window_jobs: int = 4096
+    window_bytes: int = 64 << 20
+    poll_interval_s: float = 1.0
+    drain: bool = False
+
+    @classmethod
+    def from_dict(cls, settings: dict[str, Any]) -> Settings:
+        """Pick the dispatcher's settings out of the `Configure` dictionary."""
+        return cls(
+            incarnation=str(settings["incarnation"]),
+            queues=tuple(
+                (str(name), None if limit is None else int(limit)) for name, limit in settings["queues"]
+            ),
+            workers=int(settings.get("workers") or 1),
+            window_jobs=int(settings.get("window_jobs") or 4096),
+            window_bytes=int(settings.get("window_bytes") or 64 << 20),
+            poll_interval_s=float(settings.get("poll_interval_s") or 1.0),
+            drain=bool(settings.get("drain")),
+        )
+
+
+# --- rows --------------------------------------------------------------------------------------------------
+
+
+class ClaimedRow(Protocol):
+    """One receipt as claimed; kinds and bodies in index order."""
+
+    @property
+    def queue(self) -> str: ...
+    @property
+    def slot(self) -> int: ...
+    @property
+    def receipt_id(self) -> int: ...
+    @property
+    def nonce(self) -> int: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def job_ids(self) -> list[int]: ...
+    @property
+    def kinds(self) -> list[str]: ...
+    @property
+    def bodies(self) -> list[str]: ...
+
+
+class OpenRow(Protocol):
+    """Attempts of this runtime that the database holds open; leases None means all 1."""
+
+    @property
+    def slot(self) -> int: ...
+    @property
+    def receipt_id(self) -> int: ...
+    @property
+    def nonce(self) -> int: ...
+    @property
+    def open_mask(self) -> int: ...
+    @property
+    def job_ids(self) -> list[int]: ...
+    @property
+    def leases(self) -> list[int] | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PagePiece:
+    """What a worker's page shows of one receipt."""
+
+    receipt_id: int
+    started: int
+    completed: int
+
+
+# --- events ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A timer the core asked for may be due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A worker's lane, the peer, says something."""
+
+    peer: bytes
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class FinalizerSaid:
+    """The finalizer says something."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorSaid:
+    """The supervisor says something."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Undeliverable:
+    """That message could not be handed to the lane's socket."""
+
+    peer: bytes
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The answer to `Claim`: receipts, and for each queue that gave nothing why: empty, busy or paused."""
+
+    request: int
+    receipts: Sequence[ClaimedRow]
+    notes: dict[str, str]
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSaysNo:
+    """A question to the database failed; `away` when it or the connection was lost."""
+
+    what: str  # "claim" | "open_attempts" | "work_left" | "connection"
+    away: bool
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreIsBack:
+    """The connection is there, the first or again."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAttemptsRead:
+    """Answer to `ReadOpenAttempts`."""
+
+    rows: Sequence[OpenRow]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkLeftRead:
+    """Answer to `ReadWorkLeft`."""
+
+    available: int
+    running: int
+    later: int
+
+
+@dataclass(frozen=True, slots=True)
+class Notified:
+    """PostgreSQL notified; an empty payload means: look again."""
+
+    payload: str
+
+
+@dataclass(frozen=True, slots=True)
+class PageRead:
+    """Answer to `ReadPage`; `running_s` is the age of each running attempt, None if the page is not there."""
+
+    peer: bytes
+    pieces: Sequence[PagePiece]
+    running: dict[tuple[int, int], float] | None
+
+
+Event = (
+    Tick
+    | Heard
+    | FinalizerSaid
+    | SupervisorSaid
+    | Undeliverable
+    | Claimed
+    | StoreSaysNo
+    | StoreIsBack
+    | OpenAttemptsRead
+    | WorkLeftRead
+    | Notified
+    | PageRead
+)
+
+
+# --- commands ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send to a worker's lane; what cannot be delivered comes back as `Undeliverable`."""
+
+    peer: bytes
+    message: Message
+    payload: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToFinalizer:
+    """Send to the finalizer."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class ToSupervisor:
+    """Send to the supervisor."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Claim jobs; answered by `Claimed` or `StoreSaysNo`."""
+
+    request: int
+    queues: list[str]
+    limits: list[int]
+    total: int
+    max_bytes: int
+    chunk: int
+    waiting: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOpenAttempts:
+    """Ask the database what this runtime has open."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWorkLeft:
+    """Ask the database what is left to do in these queues."""
+
+    queues: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPage:
+    """Read that worker's page for this lane."""
+
+    peer: bytes
+    worker: int
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something for the log: level, event name, fields."""
+
+    level: int
+    event: str
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """All is done: leave the loop."""
+
+
+Command = Send | ToFinalizer | ToSupervisor | Claim | ReadOpenAttempts | ReadWorkLeft | ReadPage | Note | Exit

@@ -1,0 +1,118 @@
+"""Recall: no job waits behind a long one while somebody could run it.
+
+A lane that says nothing for 20 ms while it has more than it can run at once is asked to give back what it has not
+started, if a lane beside it is idle and nothing is in stock, or, for the sake of other hosts, after a second in any
+case. A handler that holds its interpreter cannot answer: if 20 ms later the page still shows a long-running attempt,
+the recall counts as granted for what the page shows unstarted; those attempts are closed and come again through the database.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from awa_pool.states import Outcome
+
+from . import notes
+from .desk import Desk
+from .events import PageRead, ReadPage
+from .lanes import Lane
+
+QUIET_S = 0.02
+"""A lane that has not been heard of for so long is behind a long job."""
+ALWAYS_S = 1.0
+"""After this, waiting jobs are recalled although nobody is idle here: another host may be."""
+STALE_STOCK_S = 1.0
+"""Stock from which nothing could be handed over for so long goes back to the database."""
+
+
+class Recalls:
+    """When to recall, and what to make of the answers."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._look_s: dict[bytes, tuple[float, float]] = {}  # next look at the page, pause after it
+        self.recalled = 0
+        self.granted = 0
+
+    def due_s(self) -> float | None:
+        """The next moment at which a recall may be needed; None while no lane has anything waiting."""
+        due: list[float] = []
+        for lane in self._desk.lanes:
+            if self._waiting(lane):
+                if lane.recall_s is not None:
+                    due.append(
+                        self._look_s[lane.peer][0] if lane.peer in self._look_s else lane.recall_s + QUIET_S
+                    )
+                else:
+                    due.append(lane.heard_s + (QUIET_S if self._somebody_idle(lane) else ALWAYS_S))
+        oldest_s = self._desk.stock.oldest_s() if self._desk.books.stocked else None
+        if oldest_s is not None:
+            due.append(max(oldest_s, self._desk.handed_s) + STALE_STOCK_S)
+        return min(due, default=None)
+
+    def check(self) -> None:
+        """Recall where it is time, look at the pages of lanes that did not answer, give back stale stock."""
+        desk, now_s = self._desk, self._desk.now_s
+        for lane in desk.lanes:
+            if not self._waiting(lane):
+                continue
+            if lane.recall_s is None:
+                if now_s - lane.heard_s >= (QUIET_S if self._somebody_idle(lane) else ALWAYS_S):
+                    desk.recall(lane)
+                    self._look_s[lane.peer] = (now_s + QUIET_S, QUIET_S)
+                continue
+            look_s, pause_s = self._look_s.get(lane.peer, (lane.recall_s + QUIET_S, QUIET_S))
+            if now_s >= look_s:
+                self._look_s[lane.peer] = (now_s + pause_s, min(pause_s * 1.5, 0.5))
+                desk.out.append(ReadPage(lane.peer, lane.worker, lane.incarnation))
+        oldest_s = desk.stock.oldest_s() if desk.books.stocked else None
+        if oldest_s is not None and now_s - max(oldest_s, desk.handed_s) >= STALE_STOCK_S:
+            jobs = desk.give_back_stock()
+            desk.note(logging.DEBUG, notes.JOBS_RETURNED, jobs=jobs, reason="no lane could take them")
+
+    def answered(self, lane: Lane, receipt_id: int, mask: int) -> None:
+        """`Recalled`: exactly these were not started and will not be."""
+        desk = self._desk
+        had = lane.drop(receipt_id, mask)
+        lane.heard_s = desk.now_s
+        if not any(piece.mask and piece.handed_s < (lane.recall_s or 0.0) for piece in lane.pieces[1:]):
+            lane.recall_s = None
+        receipt = desk.books.get(receipt_id)
+        if receipt is not None and had:
+            self.recalled += (had & receipt.out).bit_count()
+            desk.restock(receipt, had)
+
+    def lane_gone(self, peer: bytes) -> None:
+        self._look_s.pop(peer, None)
+
+    def page_read(self, lane: Lane, page: PageRead) -> None:
+        """Take an unanswered recall as granted if the page shows that a long job stands before the rest."""
+        desk = self._desk
+        if lane.recall_s is None or page.running is None:
+            return
+        if not any(age_s >= QUIET_S for age_s in page.running.values()):
+            return  # it is between two jobs and reads its inbox before the next
+        started = {piece.receipt_id: piece.started | piece.completed for piece in page.pieces}
+        for receipt_id, index in page.running:
+            started[receipt_id] = started.get(receipt_id, 0) | 1 << index
+        jobs = 0
+        for piece in list(lane.pieces):
+            if piece.handed_s > lane.recall_s:
+                continue
+            receipt = piece.receipt
+            waiting = lane.drop(receipt.receipt_id, piece.mask & ~started.get(receipt.receipt_id, 0))
+            jobs += desk.end(receipt, waiting & receipt.out, Outcome.RETURN).bit_count()
+        self.granted += jobs
+        if jobs:
+            desk.note(logging.DEBUG, notes.JOBS_RECALLED, worker=lane.worker, jobs=jobs)
+
+    @staticmethod
+    def _waiting(lane: Lane) -> bool:
+        return lane.jobs > lane.capacity
+
+    def _somebody_idle(self, lane: Lane) -> bool:
+        return any(
+            other.idle_slots > 0 and self._desk.stock.head(other.name) is None
+            for other in self._desk.lanes.named(lane.name)
+            if other is not lane
+        )
