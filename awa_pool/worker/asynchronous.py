@@ -1,0 +1,241 @@
+"""Runs async handlers: a thread with an event loop and sockets of its own, up to `capacity` attempts at once.
+
+Results go out as they come; those of one turn of the loop share a message. Everything here runs on the loop's thread;
+the main thread speaks to it through `post` and the flags that say how far it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from awa_pool.job import Job
+from awa_pool.page import PLACE, LanePage, Phase
+from awa_pool.registry import Task
+from awa_pool.states import Outcome
+
+from .bodies import Unreadable
+from .core import Event, FinalizerReplaced, Flush, LaneCore, Piece, Tick
+from .endings import Endings
+from .lane import Lane
+from .output import Tags
+
+_TICK_S = 0.1  # resending, and a second look at sockets whose descriptors only tell of edges
+
+_log = logging.getLogger(__name__)
+
+
+class AsyncLane:
+    """The async lane of a worker. `start` returns when its sockets are connected, or raises what went wrong."""
+
+    def __init__(
+        self,
+        core: LaneCore,
+        page: LanePage,
+        kind_numbers: dict[str, int],
+        endings: Endings,
+        tags: Tags,
+        settings: Mapping[str, Any],
+        capacity: int,
+    ) -> None:
+        self._core = core
+        self._page = page
+        self._kind_numbers = kind_numbers
+        self._endings = endings
+        self._tags = tags
+        self._settings = settings
+        self._free_places = list(range(capacity - 1, -1, -1))
+        self._version = 0
+        self._dirty: dict[int, Piece] = {}
+        self._piece: Piece | None = None
+        self._running: set[asyncio.Task[None]] = set()
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._lane: Lane
+        self._loop: asyncio.AbstractEventLoop
+        self._pump_due = False
+        self._thread = threading.Thread(target=self._run, name="awa-pool-async", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+        self._ready.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def settled(self) -> bool:
+        """Nothing is left to run, to send or to be acknowledged (read from the main thread: a moment old)."""
+        return self._core.settled
+
+    @property
+    def core(self) -> LaneCore:
+        return self._core
+
+    def post(self, event: Event | Callable[[], None]) -> None:
+        """Have the lane take in an event, or call something, on its own thread."""
+        self._loop.call_soon_threadsafe(self._posted, event)
+
+    def greet(self) -> None:
+        """Say hello to the dispatcher (again)."""
+        self.post(lambda: self._lane.greet())
+
+    def finalizer_replaced(self) -> None:
+        """Send again what is not acknowledged."""
+        self.post(FinalizerReplaced())
+
+    def close(self, timeout_s: float) -> None:
+        """Stop the thread; attempts that still run are left to the end of the process."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        try:
+            self._loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self._loop)
+            self._lane = Lane(self._core, self._page, self._settings, "async")
+            self._loop.add_reader(self._lane.dispatcher.fileno(), self._pump_soon)
+            self._loop.add_reader(self._lane.finalizer.fileno(), self._pump_soon)
+            self._lane.greet()
+            self._loop.call_soon(self._tick)
+        except BaseException as error:  # noqa: BLE001 (handed to the main thread)
+            self._failure = error
+            return
+        finally:
+            self._ready.set()
+        while True:
+            try:
+                self._loop.run_forever()
+                break
+            except (
+                SystemExit,
+                KeyboardInterrupt,
+            ) as error:  # from a callback or task that a handler left behind
+                _log.warning("a background task raised %s: ignored", type(error).__name__)
+        self._lane.close()
+
+    def _tick(self) -> None:
+        self._lane.step(Tick(), monotonic())
+        self._pump()
+        self._loop.call_later(_TICK_S, self._tick)
+
+    def _posted(self, event: Event | Callable[[], None]) -> None:
+        if callable(event):
+            event()
+        else:
+            self._lane.step(event, monotonic())
+        self._pump_soon()
+
+    def _pump_soon(self) -> None:
+        if not self._pump_due:
+            self._pump_due = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Send what has ended, take in what has come, start what there is room for."""
+        self._pump_due = False
+        now_s = monotonic()
+        dirty, self._dirty = self._dirty, {}
+        for piece in dirty.values():
+            self._lane.step(Flush(piece), now_s)
+        if dirty:
+            self._lane.publish()
+        took = self._lane.pump(now_s)
+        self._start_more(now_s)
+        if took or dirty or self._dirty:
+            self._pump_soon()  # sending and receiving may swallow the edge: look again until nothing comes
+
+    def _start_more(self, now_s: float) -> None:
+        while self._free_places and not self._core.draining:
+            piece = self._piece
+            if piece is None or not piece.todo:
+                if not self._lane.may_start or (piece := self._core.take()) is None:
+                    self._piece = None
+                    return
+                self._piece = piece
+                piece.row = self._page.open_piece(piece.slot, piece.receipt_id, piece.nonce)
+            while piece.todo and self._free_places:
+                self._start_next(piece, now_s)
+
+    def _start_next(self, piece: Piece, now_s: float) -> None:
+        index, body = piece.indexes[piece.at], piece.bodies[piece.at]
+        piece.at += 1
+        bit = 1 << index
+        if not piece.todo & bit:
+            return  # recalled, or handed over twice
+        piece.todo ^= bit
+        self._dirty[id(piece)] = piece
+        task = self._endings.registry.tasks.get(body[1])
+        cancelled = self._core.cancelled
+        if task is None or isinstance(body, Unreadable) or (cancelled and (body[0], body[4]) in cancelled):
+            self._endings.record_unrun(piece, index, body, cancelled)
+            return
+        place = self._free_places.pop()
+        self._show_start(piece, index, body, place, now_s)
+        piece.running += 1
+        running = self._loop.create_task(self._attempt(piece, index, body, task, place, now_s))
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+
+    def _show_start(self, piece: Piece, index: int, body: list[Any], place: int, now_s: float) -> None:
+        page = self._page
+        piece.started |= 1 << index
+        page.words[page.started_word(piece.row)] = piece.started
+        self._version = version = self._version + 1
+        number = self._kind_numbers.get(body[1], -1)
+        at, phase = page.place_offset(place), int(Phase.HANDLER)
+        PLACE.pack_into(
+            page.buffer,
+            at,
+            version,
+            piece.receipt_id,
+            piece.nonce,
+            index,
+            body[0],
+            body[4],
+            number,
+            phase,
+            now_s,
+            version,
+        )
+
+    async def _attempt(
+        self, piece: Piece, index: int, body: list[Any], task: Task, place: int, began_s: float
+    ) -> None:
+        """Run one attempt to its end; whatever the handler does, it is recorded and the place freed."""
+        job = self._endings.job(piece, task, index, body, partial(self._is_cancelled, body[0], body[4]))
+        if job is not None:
+            result, raised = await self._call(task, job)
+            ending = self._endings.of_handler(task, job.attempt, result, raised)
+            self._endings.record(piece, index, job.id, job.run_lease, job.kind, ending)
+            if ending.outcome is Outcome.COMPLETED:
+                piece.completed |= 1 << index
+                self._page.words[self._page.completed_word(piece.row)] = piece.completed
+        self._endings.time(piece, task.kind, monotonic() - began_s)
+        piece.running -= 1
+        self._page.set_phase(place, Phase.IDLE)
+        self._free_places.append(place)
+        self._dirty[id(piece)] = piece
+        self._pump_soon()
+
+    async def _call(self, task: Task, job: Job[Any]) -> tuple[object, BaseException | None]:
+        self._tags.task_job.set(job)
+        try:
+            result = task.handler(job)
+            return (await result if task.is_async else result), None
+        except BaseException as problem:  # noqa: BLE001 (exit and cancellation too end the attempt, never the lane)
+            if problem.__traceback__ is not None:
+                problem.__traceback__ = problem.__traceback__.tb_next  # without our own frame
+            return None, problem
+
+    def _is_cancelled(self, job_id: int, run_lease: int) -> bool:
+        return (job_id, run_lease) in self._core.cancelled

@@ -1,0 +1,83 @@
+"""From the bytes of a chunk to job bodies; one body that cannot be read fails alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple
+
+import orjson
+
+BODY_FIELDS = 7  # [job_id, kind, args, attempt, run_lease, max_attempts, extra | null]
+_HEAD = re.compile(rb'^\s*\[\s*(\d{1,19})\s*,\s*("(?:[^"\\]|\\.)*")')
+_TAIL = re.compile(rb",\s*(\d{1,9})\s*,\s*(\d{1,19})\s*,\s*(\d{1,9})\s*,\s*(?:null|\{[^{}]*\})\s*\]\s*$")
+
+
+class Unreadable(NamedTuple):
+    """A body that is no job: what could be told of it, for the record of its terminal failure."""
+
+    job_id: int
+    kind: str
+    run_lease: int
+    problem: str
+
+
+Body = list[Any] | Unreadable
+
+
+def parse_chunk(payload: bytes, count: int) -> list[Body]:
+    """Return the `count` bodies of a chunk (joined by NUL), in order; never raises for what the bytes hold.
+
+    A payload with another number of bodies than announced gives `count` unreadable ones, as nobody can say which
+    body belongs to which index.
+    """
+    try:
+        bodies = orjson.loads(b"[" + payload.replace(b"\0", b",") + b"]")
+    except orjson.JSONDecodeError:
+        bodies = None
+    if bodies is not None and len(bodies) == count and all(map(_is_body, bodies)):
+        return bodies  # type: ignore[no-any-return]
+    parts = payload.split(b"\0")
+    if len(parts) != count:
+        problem = f"a hand-over announced {count} jobs and held {len(parts)}"
+        return [Unreadable(0, "", 0, problem) for _ in range(count)]
+    return [_parse_one(part) for part in parts]
+
+
+def _is_body(body: Any) -> bool:
+    return (
+        type(body) is list
+        and len(body) == BODY_FIELDS
+        and type(body[0]) is int
+        and type(body[1]) is str
+        and type(body[3]) is int
+        and type(body[4]) is int
+        and type(body[5]) is int
+        and (body[6] is None or type(body[6]) is dict)
+    )
+
+
+def _parse_one(part: bytes) -> Body:
+    try:
+        body = orjson.loads(part)
+    except orjson.JSONDecodeError as error:
+        return _describe(part, f"the stored job cannot be read: {error}")
+    return body if _is_body(body) else _describe(part, "the stored job has not the form of a job body")
+
+
+def _describe(part: bytes, problem: str) -> Unreadable:
+    """Tell what can be told: PostgreSQL accepts JSON (lone surrogates, deep nesting) that no strict reader does."""
+    try:
+        loose = json.loads(part)
+    except (ValueError, RecursionError):
+        loose = None
+    if _is_body(loose):
+        return Unreadable(loose[0], loose[1], loose[4], problem)
+    head, tail = _HEAD.search(part), _TAIL.search(part)
+    kind = ""
+    if head:
+        try:
+            kind = str(json.loads(head[2]))
+        except ValueError:
+            kind = head[2].decode("utf-8", "replace")
+    return Unreadable(int(head[1]) if head else 0, kind, int(tail[2]) if tail else 0, problem)

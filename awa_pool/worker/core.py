@@ -1,0 +1,367 @@
+"""What a lane of a worker holds and owes: pure, fed with events, answering with commands.
+
+An attempt handed to a lane is unstarted (`Piece.todo`), running, ended and unsent (in its piece), or ended and
+unacknowledged (`LaneCore` keeps the message until the finalizer says that it is committed). `holding` says so.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from awa_pool.messages import (
+    AskHolding,
+    AttemptsEnded,
+    AttemptsRan,
+    CancelJob,
+    Holding,
+    Message,
+    Recall,
+    Recalled,
+    ResultsCommitted,
+    RunJobs,
+    WorkerReady,
+)
+
+from .bodies import Body, parse_chunk
+
+UNACKNOWLEDGED_JOBS = 4096
+UNACKNOWLEDGED_BYTES = 16 * 1024 * 1024
+RESEND_S = 1.0
+RESEND_MAX_S = 10.0
+_BYTES_PER_RESULT = 64  # of a plain completion; errors add their text
+
+
+@dataclass(slots=True, eq=False)
+class Piece:
+    """Attempts of one receipt handed over together, and their results since the last flush.
+
+    `todo` has a bit for each attempt not started; an executor clears it at the start. `row` is the row in the page's
+    journal, -1 before the first start.
+    """
+
+    queue: str
+    priority: int
+    slot: int
+    receipt_id: int
+    nonce: int
+    indexes: list[int]
+    bodies: list[Body]
+    todo: int
+    at: int = 0
+    row: int = -1
+    started: int = 0
+    completed: int = 0
+    running: int = 0
+    unacknowledged: int = 0
+    done: dict[str, int] = field(default_factory=dict)
+    """Kind -> mask completed since the last flush."""
+    others: list[list[Any]] = field(default_factory=list)
+    """Items of `AttemptsEnded.others` since the last flush."""
+    timings: dict[str, list[Any]] = field(default_factory=dict)
+    """Kind -> [count, total_s, longest_s] since the last flush."""
+
+
+# --- events ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A message came, with its payload frames."""
+
+    message: Message
+    payload: Sequence[bytes] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """An executor has put results into `piece`: send them."""
+
+    piece: Piece
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinalizerReplaced:
+    """The finalizer is a new process: it knows nothing of what was not committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draining:
+    """Start nothing more, give back what has not started."""
+
+
+Event = Arrived | Flush | Tick | FinalizerReplaced | Draining
+
+
+# --- commands ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ToDispatcher:
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class ToFinalizer:
+    message: AttemptsEnded
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRow:
+    """That row of the page's journal is needed no more."""
+
+    row: int
+
+
+Command = ToDispatcher | ToFinalizer | ReleaseRow
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """Results that the finalizer has not acknowledged."""
+
+    message: AttemptsEnded
+    piece: Piece
+    mask: int
+    jobs: int
+    size_bytes: int
+    wait_s: float
+    due_s: float
+
+
+class LaneCore:
+    """One lane's books. `step` is called by the lane's own thread only."""
+
+    def __init__(self, worker: int, incarnation: str, lane: str, capacity: int, kinds: list[str]) -> None:
+        self._worker = worker
+        self._incarnation = incarnation
+        self._lane = lane
+        self._capacity = capacity
+        self._kinds = kinds
+        self.pieces: deque[Piece] = deque()
+        """Pieces with unstarted attempts, in order; executors take from the left."""
+        self.active: list[Piece] = []
+        """Pieces an executor took that have not ended."""
+        self.cancelled: set[tuple[int, int]] = set()
+        """(job_id, run_lease) of attempts cancelled in the database."""
+        self.draining = False
+        self.jobs_done = 0
+        self._kept: dict[int, _Kept] = {}
+        self._seq = 0
+        self._kept_jobs = 0
+        self._kept_bytes = 0
+        self._held: dict[tuple[int, int], int] = {}
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is unstarted, running or unsent (results may be unacknowledged)."""
+        return not self.pieces and not self.active
+
+    @property
+    def settled(self) -> bool:
+        """Nothing is left to do or to be acknowledged."""
+        return self.idle and not self._kept
+
+    @property
+    def congested(self) -> bool:
+        """So much is unacknowledged that nothing more may start."""
+        return self._kept_jobs >= UNACKNOWLEDGED_JOBS or self._kept_bytes >= UNACKNOWLEDGED_BYTES
+
+    @property
+    def unacknowledged_jobs(self) -> int:
+        return self._kept_jobs
+
+    def next_due_s(self) -> float | None:
+        """Return when `Tick` has something to do; None when it has not."""
+        return min((kept.due_s for kept in self._kept.values()), default=None)
+
+    def take(self) -> Piece | None:
+        """Hand the oldest piece with unstarted attempts to an executor."""
+        while self.pieces:
+            piece = self.pieces.popleft()
+            if piece.todo:
+                self.active.append(piece)
+                return piece
+        return None
+
+    def hello(self) -> WorkerReady:
+        """Return what a dispatcher has to know of this lane."""
+        return WorkerReady(
+            self._worker, self._incarnation, self._lane, self._capacity, self._holding(), self._kinds
+        )
+
+    def step(self, event: Event, now_s: float) -> list[Command]:
+        """Take in what happened and return what has to be done about it, in order."""
+        match event:
+            case Arrived(message, payload):
+                return self._arrived(message, payload)
+            case Flush(piece):
+                return self._flush(piece, now_s)
+            case Tick():
+                return self._resend(now_s, only_due=True)
+            case FinalizerReplaced():
+                return self._resend(now_s, only_due=False)
+            case Draining():
+                self.draining = True
+                return [
+                    command for piece in self._unstarted() for command in self._give_back(piece, piece.todo)
+                ]
+
+    def _arrived(self, message: Message, payload: Sequence[bytes]) -> list[Command]:
+        match message:
+            case RunJobs():
+                return self._take_in(message, payload[0] if payload else b"")
+            case Recall(receipt_id, mask):
+                return self._recall(receipt_id, mask)
+            case CancelJob(job_id, run_lease):
+                if not self.idle:
+                    self.cancelled.add((job_id, run_lease))
+            case AskHolding(audit):
+                return [ToDispatcher(Holding(audit, self._holding()))]
+            case ResultsCommitted(seq):
+                return self._acknowledged(seq)
+        return []  # a message for another role: nothing of ours depends on it
+
+    def _take_in(self, message: RunJobs, payload: bytes) -> list[Command]:
+        key = (message.receipt_id, message.nonce)
+        mask = 0
+        for index in message.indexes:
+            if 0 <= index < 63:
+                mask |= 1 << index
+        if self.draining:
+            return [ToDispatcher(Recalled(message.receipt_id, mask))]
+        held = self._held.get(key, 0)
+        fresh = mask & ~held  # a hand-over that comes twice must not run twice
+        if not fresh:
+            return []
+        bodies = parse_chunk(payload, len(message.indexes))
+        self._held[key] = held | fresh
+        self.pieces.append(
+            Piece(
+                message.queue,
+                message.priority,
+                message.slot,
+                message.receipt_id,
+                message.nonce,
+                message.indexes,
+                bodies,
+                fresh,
+            )
+        )
+        return []
+
+    def _unstarted(self) -> list[Piece]:
+        return [piece for piece in (*self.active, *self.pieces) if piece.todo]
+
+    def _recall(self, receipt_id: int, mask: int) -> list[Command]:
+        granted = 0
+        commands: list[Command] = []
+        for piece in self._unstarted():
+            if piece.receipt_id == receipt_id and piece.todo & mask:
+                granted |= piece.todo & mask
+                commands += self._withdraw(piece, piece.todo & mask)
+        return [*commands, ToDispatcher(Recalled(receipt_id, granted))]
+
+    def _give_back(self, piece: Piece, mask: int) -> list[Command]:
+        return [*self._withdraw(piece, mask), ToDispatcher(Recalled(piece.receipt_id, mask))]
+
+    def _withdraw(self, piece: Piece, mask: int) -> list[Command]:
+        piece.todo &= ~mask
+        self._forget(piece, mask)
+        if piece.todo or piece.running or piece.done or piece.others:
+            return []
+        if piece in self.active:
+            self.active.remove(piece)
+        else:
+            self.pieces.remove(piece)
+        return self._release(piece)
+
+    def _flush(self, piece: Piece, now_s: float) -> list[Command]:
+        commands: list[Command] = []
+        mask = 0
+        for done in piece.done.values():
+            mask |= done
+        for other in piece.others:
+            mask |= 1 << other[0]
+        if mask:
+            commands += self._results(piece, mask, now_s)
+        if not piece.todo and not piece.running and piece in self.active:
+            self.active.remove(piece)
+            commands += self._release(piece)
+        if self.cancelled and self.idle:
+            self.cancelled.clear()
+        return commands
+
+    def _results(self, piece: Piece, mask: int, now_s: float) -> list[Command]:
+        self._seq += 1
+        message = AttemptsEnded(
+            self._incarnation,
+            self._seq,
+            piece.slot,
+            piece.receipt_id,
+            piece.nonce,
+            [[kind, done] for kind, done in piece.done.items()],
+            piece.others,
+        )
+        ran = AttemptsRan(
+            piece.receipt_id, mask, [[kind, *figures] for kind, figures in piece.timings.items()]
+        )
+        jobs = mask.bit_count()
+        size = jobs * _BYTES_PER_RESULT + sum(_error_bytes(other[6]) for other in piece.others)
+        self._kept[self._seq] = _Kept(message, piece, mask, jobs, size, RESEND_S, now_s + RESEND_S)
+        self._kept_jobs += jobs
+        self._kept_bytes += size
+        self.jobs_done += jobs
+        piece.unacknowledged += 1
+        piece.done, piece.others, piece.timings = {}, [], {}
+        return [ToFinalizer(message), ToDispatcher(ran)]
+
+    def _acknowledged(self, seq: int) -> list[Command]:
+        commands: list[Command] = []
+        for number in [number for number in self._kept if number <= seq]:
+            kept = self._kept.pop(number)
+            self._kept_jobs -= kept.jobs
+            self._kept_bytes -= kept.size_bytes
+            kept.piece.unacknowledged -= 1
+            self._forget(kept.piece, kept.mask)
+            commands += self._release(kept.piece)
+        return commands
+
+    def _release(self, piece: Piece) -> list[Command]:
+        """Free the journal row once nothing of the piece is unstarted, running, unsent or uncommitted."""
+        if piece.row < 0 or piece.unacknowledged or piece.todo or piece.running or piece in self.active:
+            return []
+        row, piece.row = piece.row, -1
+        return [ReleaseRow(row)]
+
+    def _resend(self, now_s: float, *, only_due: bool) -> list[Command]:
+        commands: list[Command] = []
+        for kept in self._kept.values():
+            if only_due and kept.due_s > now_s:
+                continue
+            kept.wait_s = min(kept.wait_s * 2, RESEND_MAX_S) if only_due else RESEND_S
+            kept.due_s = now_s + kept.wait_s
+            commands.append(ToFinalizer(kept.message))
+        return commands
+
+    def _forget(self, piece: Piece, mask: int) -> None:
+        key = (piece.receipt_id, piece.nonce)
+        left = self._held.get(key, 0) & ~mask
+        if left:
+            self._held[key] = left
+        else:
+            self._held.pop(key, None)
+
+    def _holding(self) -> list[Any]:
+        return [[receipt_id, mask] for (receipt_id, _), mask in self._held.items()]
+
+
+def _error_bytes(error: dict[str, Any] | None) -> int:
+    return sum(len(text) for text in error.values() if isinstance(text, str)) if error else 0

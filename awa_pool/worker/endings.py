@@ -1,0 +1,123 @@
+"""From what a handler did to the items of `AttemptsEnded`; shared by the lanes."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from awa_pool.errors import DecodeError
+from awa_pool.job import Ending, Job, describe_error, resolve_outcome
+from awa_pool.registry import Registry, Task
+from awa_pool.states import Outcome
+
+from .bodies import Body, Unreadable
+from .core import Piece
+
+_log = logging.getLogger(__name__)
+
+
+class Endings:
+    """Records how attempts ended in their pieces."""
+
+    def __init__(self, registry: Registry, app_name: str, rng: Random) -> None:
+        self.registry = registry
+        self._app_name = app_name
+        self._rng = rng
+        self._warned: set[str] = set()
+
+    def of_handler(self, task: Task, attempt: int, result: object, raised: BaseException | None) -> Ending:
+        """Resolve what a handler returned or raised; a value nobody keeps is warned about once per kind."""
+        if raised is None and inspect.iscoroutine(result):
+            result.close()
+            raised = TypeError(
+                f"the handler of {task.kind!r} returned a coroutine: declare it with async def"
+            )
+            result = None
+        ending = resolve_outcome(result, raised, attempt=attempt, backoff=task.backoff, rng=self._rng)
+        if ending.dropped is not None and task.kind not in self._warned:
+            self._warned.add(task.kind)
+            _log.warning("handlers of kind %s return %s: the value is dropped", task.kind, ending.dropped)
+        return ending
+
+    def undecodable(self, error: BaseException) -> Ending:
+        """The stored args do not fit the task's type: terminal, as another attempt would meet the same args."""
+        if isinstance(error, DecodeError):
+            return Ending(Outcome.FAIL, error={"error": str(error), "type": "DecodeError"})
+        described = describe_error(error)  # raised by the args type itself
+        described["error"] = f"args do not decode: {described['error']}"
+        return Ending(Outcome.FAIL, error=described)
+
+    def unknown_kind(self, kind: str) -> Ending:
+        """The app has no task of that kind: terminal, the documented rule for rollouts."""
+        text = f"kind {kind!r} is not known to app {self._app_name!r}"
+        return Ending(Outcome.FAIL, error={"error": text, "type": "UnknownKind"})
+
+    def unreadable(self, body: Unreadable) -> Ending:
+        return Ending(Outcome.FAIL, error={"error": body.problem, "type": "UnreadableJob"})
+
+    def cancelled_before_start(self) -> Ending:
+        return Ending(Outcome.CANCEL, error={"error": "cancelled before it started", "type": "Cancel"})
+
+    def job(
+        self, piece: Piece, task: Task, index: int, body: list[Any], is_cancelled: Callable[[], bool]
+    ) -> Job[Any] | None:
+        """Build what the handler sees; None when the args do not decode (then that is recorded)."""
+        job_id, kind, stored, attempt, run_lease, max_attempts, extra = body
+        try:
+            args = self.registry.decode_args(task, stored)
+        except BaseException as error:  # noqa: BLE001 (args types may run user code)
+            self.record(piece, index, job_id, run_lease, kind, self.undecodable(error))
+            return None
+        return Job(
+            args,
+            job_id,
+            kind,
+            attempt,
+            max_attempts,
+            piece.queue,
+            piece.priority,
+            run_lease,
+            extra,
+            is_cancelled,
+        )
+
+    def record_unrun(self, piece: Piece, index: int, body: Body, cancelled: set[tuple[int, int]]) -> None:
+        """Record an attempt that no handler can run: unreadable, cancelled before its start, or of no known kind."""
+        if isinstance(body, Unreadable):
+            ending = self.unreadable(body)
+            self.record(piece, index, body.job_id, body.run_lease, body.kind, ending)
+            return
+        job_id, kind, lease = body[0], body[1], body[4]
+        ending = self.cancelled_before_start() if (job_id, lease) in cancelled else self.unknown_kind(kind)
+        self.record(piece, index, job_id, lease, kind, ending)
+
+    @staticmethod
+    def record(piece: Piece, index: int, job_id: int, run_lease: int, kind: str, ending: Ending) -> None:
+        """Put an ending into its piece, to go out with the next flush."""
+        if ending.outcome is Outcome.COMPLETED:
+            piece.done[kind] = piece.done.get(kind, 0) | 1 << index
+        else:
+            item: list[Any] = [
+                index,
+                job_id,
+                run_lease,
+                kind,
+                str(ending.outcome),
+                ending.delay_s,
+                ending.error,
+            ]
+            piece.others.append(item)
+
+    @staticmethod
+    def time(piece: Piece, kind: str, took_s: float) -> None:
+        """Add a duration to the piece's timings."""
+        figures = piece.timings.get(kind)
+        if figures is None:
+            piece.timings[kind] = [1, took_s, took_s]
+            return
+        figures[0] += 1
+        figures[1] += took_s
+        figures[2] = max(figures[2], took_s)

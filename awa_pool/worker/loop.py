@@ -1,0 +1,178 @@
+"""The main thread of a worker: runs sync attempts, and between them minds its sockets and the control pipe."""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic
+
+from awa_pool.control import ControlPipe
+from awa_pool.errors import AwaError
+from awa_pool.messages import ActorReplaced, Stats, Stop, StopNow
+from awa_pool.wire import Poller
+
+from .asynchronous import AsyncLane
+from .core import Draining, FinalizerReplaced, Flush, LaneCore, Piece, Tick
+from .lane import Lane
+from .output import finish_lines
+from .sync import SyncExecutor
+
+SLICE_S = 0.002  # results are sent and mail is read at least this often while jobs are short
+STATS_S = 1.0
+_WAIT_S = 0.5  # upper bound of a wait with nothing due
+_LOOK_S = 0.001  # how often `job.is_cancelled()` really looks
+
+
+class WorkerLoop:
+    """Runs until it is told to stop, or the supervisor is gone; `run` returns the exit status."""
+
+    def __init__(self, pipe: ControlPipe, role: str, incarnation: str) -> None:
+        self._pipe = pipe
+        self._role = role
+        self._incarnation = incarnation
+        self._poller = Poller([pipe])
+        self._lane: Lane | None = None
+        self._executor: SyncExecutor | None = None
+        self._async: AsyncLane | None = None
+        self._piece: Piece | None = None
+        self._thread = threading.get_ident()
+        self._next_stats_s = 0.0
+        self._next_look_s = 0.0
+        self._drained_by_s: float | None = None
+        self._stopped_now = False
+
+    def add_sync(self, lane: Lane, executor: SyncExecutor) -> None:
+        """Take the sync lane in; made by this thread."""
+        self._lane, self._executor = lane, executor
+        self._poller.add(lane.dispatcher)
+        self._poller.add(lane.finalizer)
+
+    def add_async(self, lane: AsyncLane) -> None:
+        """Take the async lane in, started."""
+        self._async = lane
+
+    @property
+    def orphaned(self) -> bool:
+        """The supervisor is gone."""
+        return self._pipe.closed
+
+    def run(self) -> bool:
+        """Work until drained (True), or until told to end at once or left alone (False)."""
+        if self._lane is not None:
+            self._lane.greet()
+        while True:
+            now_s = monotonic()
+            self._mind_pipe(now_s)
+            if self._stopped_now or self._pipe.closed:
+                return False
+            if self._drained_by_s is not None and (self._settled or now_s >= self._drained_by_s):
+                return True
+            if not self._work(now_s):
+                self._rest(now_s)
+
+    def close(self) -> None:
+        """Close the lanes' sockets; what is queued has a moment to leave."""
+        if self._async is not None:
+            self._async.close(1.0)
+        if self._lane is not None:
+            self._poller.remove(self._lane.dispatcher)
+            self._poller.remove(self._lane.finalizer)
+            self._lane.close()
+
+    def is_cancelled(self, job_id: int, run_lease: int) -> bool:
+        """Answer `job.is_cancelled()`. On the main thread it reads the mail first, which would else wait for the
+        end of the job; other threads must not touch the sockets and see what was read so far."""
+        if self._lane is None:
+            return False
+        if threading.get_ident() == self._thread:
+            now_s = monotonic()
+            if now_s >= self._next_look_s:
+                self._next_look_s = now_s + _LOOK_S
+                self._lane.pump(now_s)
+                self._mind_pipe(now_s)
+        return (job_id, run_lease) in self._lane.core.cancelled
+
+    @property
+    def _settled(self) -> bool:
+        return (self._lane is None or self._lane.core.settled) and (
+            self._async is None or self._async.settled or not self._async.alive
+        )
+
+    def _work(self, now_s: float) -> bool:
+        """Take in mail and run a slice; False when there was nothing to run."""
+        lane, executor = self._lane, self._executor
+        if lane is None or executor is None:
+            return False
+        lane.pump(now_s)
+        piece = self._piece
+        if piece is None or not piece.todo:
+            self._piece = piece = lane.core.take() if lane.may_start else None
+            if piece is None:
+                return False
+        executor.run(piece, SLICE_S)
+        lane.step(Flush(piece), monotonic())
+        lane.publish()
+        return True
+
+    def _rest(self, now_s: float) -> None:
+        """Wait for mail, for the supervisor, or for the next thing due."""
+        if self._executor is not None:
+            self._executor.rest()
+        finish_lines()
+        due_s = min(self._next_stats_s, self._drained_by_s or now_s + _WAIT_S)
+        if self._lane is not None:
+            resend_s = self._lane.core.next_due_s()
+            if resend_s is not None:
+                due_s = min(due_s, resend_s)
+        if self._drained_by_s is not None and self._async is not None:
+            due_s = min(due_s, now_s + 0.01)  # the other lane says by a flag only that it is settled
+        self._poller.wait(max(0.0, min(due_s - now_s, _WAIT_S)))
+        if self._lane is not None:
+            self._lane.step(Tick(), monotonic())
+
+    def _mind_pipe(self, now_s: float) -> None:
+        while (message := self._pipe.receive()) is not None:
+            match message:
+                case StopNow():
+                    self._stopped_now = True
+                case Stop(drain_s, _):
+                    self._drained_by_s = now_s + drain_s
+                    self._tell_lanes_to_drain(now_s)
+                case ActorReplaced("finalizer"):
+                    self._greet_finalizer(now_s)
+                case ActorReplaced("dispatcher"):
+                    self._greet_dispatcher()
+                case _:
+                    pass  # meant for another role: nothing of ours depends on it
+        if now_s >= self._next_stats_s:
+            self._next_stats_s = now_s + STATS_S
+            self._pipe.send(Stats(self._role, self._incarnation, self._figures()))
+
+    def _tell_lanes_to_drain(self, now_s: float) -> None:
+        if self._lane is not None:
+            self._lane.step(Draining(), now_s)
+        if self._async is not None:
+            self._async.post(Draining())
+
+    def _greet_finalizer(self, now_s: float) -> None:
+        if self._lane is not None:
+            self._lane.step(FinalizerReplaced(), now_s)
+        if self._async is not None:
+            self._async.finalizer_replaced()
+
+    def _greet_dispatcher(self) -> None:
+        if self._lane is not None:
+            self._lane.greet()
+        if self._async is not None:
+            self._async.greet()
+
+    def _figures(self) -> dict[str, int]:
+        cores: list[LaneCore] = [] if self._lane is None else [self._lane.core]
+        if self._async is not None:
+            if not self._async.alive:
+                raise AwaError("the thread of the async lane has ended")
+            cores.append(self._async.core)
+        return {
+            "jobs": sum(core.jobs_done for core in cores),
+            "unacknowledged": sum(core.unacknowledged_jobs for core in cores),
+            "malformed": self._lane.malformed if self._lane is not None else 0,
+        }

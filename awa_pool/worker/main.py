@@ -1,0 +1,150 @@
+"""The worker process from its first message to its exit status; `run` is the target that `start` launches."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import random
+import sys
+import threading
+import time
+from typing import Any
+
+import setproctitle
+
+from awa_pool import wire
+from awa_pool.control import Connection, ControlPipe
+from awa_pool.errors import AwaError, ConfigError
+from awa_pool.messages import Configure, Drained, Fatal, Ready
+from awa_pool.page import Page
+from awa_pool.registry import Registry
+
+from . import guard
+from .app import load_app
+from .asynchronous import AsyncLane
+from .core import LaneCore
+from .endings import Endings
+from .lane import Lane
+from .loop import WorkerLoop
+from .output import Tags, finish_lines, install
+from .process import become_worker, reseed
+from .sync import SyncExecutor
+
+ROLE = "worker"
+EXIT_FATAL = 1
+EXIT_ORPHANED = 3
+_CONFIGURE_S = 60.0
+_LEAVE_S = 2.0  # threads and processes that handlers left behind delay the exit for at most this long
+
+_log = logging.getLogger(__name__)
+
+
+def run(connection: Connection, parent_pid: int | None = None) -> None:
+    """Be a worker until told to stop; exits 0 after a drain, 1 when it cannot work, 3 when the supervisor is gone.
+
+    `parent_pid` is the process whose death must end this one.
+    """
+    guard.mark_child()
+    become_worker(parent_pid)
+    pipe = ControlPipe(connection)
+    configure = pipe.wait(_CONFIGURE_S)
+    if not isinstance(configure, Configure):
+        os._exit(EXIT_ORPHANED)
+    settings = configure.settings
+    tags = install(settings)
+    try:
+        drained = _work(pipe, settings, tags)
+    except Exception as error:  # noqa: BLE001 (top of the process: the supervisor has to know why it ends)
+        reason = str(error) if isinstance(error, AwaError) else f"{type(error).__name__}: {error}"
+        _log.error("worker %s cannot go on: %s", settings.get("worker"), reason, exc_info=_bug(error))
+        pipe.send(Fatal(ROLE, reason))
+        _leave(pipe, EXIT_FATAL)
+    if not drained:
+        os._exit(EXIT_ORPHANED if pipe.closed else 0)
+    pipe.send(Drained(ROLE, str(settings["incarnation"])))
+    _leave(pipe, 0)
+
+
+def _bug(error: Exception) -> Exception | None:
+    return None if isinstance(error, AwaError) else error
+
+
+def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
+    """Boot, work, and run the app's stop hooks; True when it was a drain that ended it."""
+    number, incarnation = int(settings["worker"]), str(settings["incarnation"])
+    title = f"awa-pool: worker {number}"
+    setproctitle.setproctitle(title)
+    reseed()
+    registry = load_app(settings)
+    for hook in registry.process_start:
+        _call_hook(hook, "process_start")
+    kinds = {kind: task.is_async for kind, task in registry.tasks.items()}
+    sync_kinds = [kind for kind, is_async in kinds.items() if not is_async]
+    async_kinds = [kind for kind, is_async in kinds.items() if is_async]
+    capacity = max(1, int(settings.get("concurrency") or 1))
+    page = Page.create(str(settings["page_path"]), capacity if async_kinds else 1, list(kinds))
+    endings = Endings(registry, str(settings.get("app") or "__main__"), random.Random())
+    loop = WorkerLoop(pipe, ROLE, incarnation)
+    if sync_kinds or not async_kinds:
+        core = LaneCore(number, incarnation, "sync", 1, sync_kinds)
+        lane = Lane(core, page.sync, settings, "sync")
+
+        def show_title(kind: str | None) -> None:
+            setproctitle.setproctitle(f"{title}: {kind}" if kind else title)
+
+        executor = SyncExecutor(
+            endings, page.sync, page.kind_numbers, tags, loop.is_cancelled, core.cancelled, show_title
+        )
+        loop.add_sync(lane, executor)
+    pipe.send(Ready(ROLE, incarnation, _facts(registry, sync_kinds, async_kinds)))
+    if async_kinds:
+        core = LaneCore(number, incarnation, "async", capacity, async_kinds)
+        async_lane = AsyncLane(core, page.async_, page.kind_numbers, endings, tags, settings, capacity)
+        async_lane.start()
+        loop.add_async(async_lane)
+    gc.freeze()  # what boot has made stays: collections look at what jobs make
+    drained = loop.run()
+    if drained:
+        _stop(registry)
+        loop.close()
+    return drained
+
+
+def _facts(registry: Registry, sync_kinds: list[str], async_kinds: list[str]) -> dict[str, Any]:
+    return {
+        "pid": os.getpid(),
+        "kinds": [*sync_kinds, *async_kinds],
+        "async_kinds": async_kinds,
+        "queues": registry.queues(),
+    }
+
+
+def _call_hook(hook: Any, when: str) -> None:
+    try:
+        hook()
+    except (Exception, SystemExit) as error:
+        name = getattr(hook, "__qualname__", repr(hook))
+        raise ConfigError(f"{when} hook {name} raised {type(error).__name__}: {error}") from error
+
+
+def _stop(registry: Registry) -> None:
+    for hook in registry.process_stop:
+        try:
+            _call_hook(hook, "process_stop")
+        except ConfigError as error:
+            _log.error("%s", error)
+
+
+def _leave(pipe: ControlPipe, status: int) -> None:
+    """Exit in the usual way (hooks of the interpreter and of multiprocessing run), but within `_LEAVE_S`."""
+
+    def cut() -> None:
+        time.sleep(_LEAVE_S)
+        os._exit(status)
+
+    pipe.flush(1.0)
+    finish_lines()
+    threading.Thread(target=cut, daemon=True).start()
+    wire.terminate()
+    sys.exit(status)

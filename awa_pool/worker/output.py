@@ -1,0 +1,184 @@
+"""Tags what a handler prints and logs with its job: id, kind and attempt.
+
+While nothing runs, streams and log records pass unchanged. The tag is looked up per line, never per job, so a job
+that prints nothing pays one attribute store.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+import orjson
+
+from awa_pool.job import Job
+
+_LINE_CAP = 64 * 1024
+
+
+class Tags:
+    """Which job the calling code belongs to."""
+
+    def __init__(self) -> None:
+        self.main_job: Job[Any] | None = None
+        """The job of the main thread; threads that its handler starts count as its own."""
+        self.task_job: contextvars.ContextVar[Job[Any] | None] = contextvars.ContextVar(
+            "awa_pool_job", default=None
+        )
+        """The job of an asyncio task."""
+
+    def current(self) -> Job[Any] | None:
+        return self.task_job.get() or self.main_job
+
+
+class TaggedStream:
+    """Stands in for sys.stdout or sys.stderr: whole lines go on, with the job's tag in front."""
+
+    def __init__(self, stream: TextIO, name: str, tags: Tags, as_json: bool) -> None:
+        self._stream = stream
+        self._name = name
+        self._tags = tags
+        self._as_json = as_json
+        self._partial = ""
+        self._partial_job: Job[Any] | None = None
+
+    def write(self, text: str) -> int:
+        """Write; a stream that is gone or full takes nothing away from the handler."""
+        job = self._tags.current()
+        if self._partial and job is not self._partial_job:
+            self.finish_line()
+        if job is None:
+            self._put(text)
+            return len(text)
+        *lines, rest = (self._partial + text).split("\n")
+        self._partial, self._partial_job = rest, job
+        if lines:
+            self._put("".join(self._tagged(line, job) for line in lines))
+        if len(rest) > _LINE_CAP:
+            self.finish_line()
+        return len(text)
+
+    def writelines(self, lines: list[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def finish_line(self) -> None:
+        """Put out what a job left without a line end."""
+        if self._partial and self._partial_job is not None:
+            partial, job = self._partial, self._partial_job
+            self._partial, self._partial_job = "", None
+            self._put(self._tagged(partial, job))
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except (OSError, ValueError):
+            return
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def _tagged(self, line: str, job: Job[Any]) -> str:
+        if self._as_json:
+            record = {
+                "stream": self._name,
+                "job_id": job.id,
+                "kind": job.kind,
+                "attempt": job.attempt,
+                "text": line,
+            }
+            return orjson.dumps(record).decode() + "\n"
+        return f"[{job.kind} {job.id} attempt {job.attempt}] {line}\n"
+
+    def _put(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            if text.endswith("\n"):
+                self._stream.flush()
+        except (OSError, ValueError):
+            return
+
+
+class JobFilter(logging.Filter):
+    """Puts `job_id`, `job_kind` and `job_attempt` (or None) on each record."""
+
+    def __init__(self, tags: Tags) -> None:
+        super().__init__()
+        self._tags = tags
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        job = self._tags.current()
+        record.job_id = job.id if job else None
+        record.job_kind = job.kind if job else None
+        record.job_attempt = job.attempt if job else None
+        return True
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields: dict[str, Any] = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{int(record.msecs):03}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if getattr(record, "job_id", None) is not None:
+            fields |= {"job_id": record.job_id, "kind": record.job_kind, "attempt": record.job_attempt}  # type: ignore[attr-defined]
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return orjson.dumps(fields, default=str).decode()
+
+
+def install(settings: Mapping[str, Any]) -> Tags:
+    """Tag this process's standard streams and logging; handlers the app has set up keep their formats.
+
+    Returns the `Tags` that executors set.
+    """
+    tags = Tags()
+    as_json = settings.get("log_format") == "json"
+    replaced: list[tuple[TextIO, TaggedStream]] = []
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            continue  # closed by whoever started the pool
+        tagged = TaggedStream(stream, name, tags, as_json)
+        setattr(sys, name, tagged)
+        replaced.append((stream, tagged))
+    root = logging.getLogger()
+    if not root.handlers:
+        _add_root_handler(root, settings, as_json)
+    for handler in root.handlers:
+        handler.addFilter(JobFilter(tags))
+        if not isinstance(handler, logging.StreamHandler) or as_json:
+            continue
+        for stream, tagged in replaced:
+            if handler.stream is stream:  # set up while the app was imported
+                handler.setStream(tagged)
+    return tags
+
+
+def finish_lines() -> None:
+    """Put out what jobs have printed without a line end."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TaggedStream):
+            stream.finish_line()
+
+
+def _add_root_handler(root: logging.Logger, settings: Mapping[str, Any], as_json: bool) -> None:
+    stream = sys.stderr
+    # JSON records carry the job as fields: they must not be wrapped a second time as printed text.
+    bare = stream._stream if as_json and isinstance(stream, TaggedStream) else stream
+    handler = logging.StreamHandler(bare)
+    handler.setFormatter(
+        JsonFormatter() if as_json else logging.Formatter("%(levelname)s %(name)s: %(message)s")
+    )
+    root.addHandler(handler)
+    level = logging.getLevelName(str(settings.get("log_level") or "info").upper())
+    root.setLevel(level if isinstance(level, int) else logging.INFO)

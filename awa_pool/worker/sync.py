@@ -1,0 +1,169 @@
+"""Runs sync handlers on the main thread, one after the other; the hot loop of the whole pool.
+
+What can be done per chunk is not done per job; names used per job are local.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from awa_pool.job import Job
+from awa_pool.page import PLACE, LanePage, Phase
+from awa_pool.registry import Task
+from awa_pool.states import Outcome
+
+from .bodies import Unreadable
+from .core import Piece
+from .endings import Endings
+from .output import Tags
+
+SLOW_KIND_S = 0.05  # a kind whose last job took longer than this is named in the process title
+
+_HANDLER = int(Phase.HANDLER)
+
+Title = Callable[[str | None], None]
+"""Shows what runs now, or (None) that nothing does."""
+
+
+class SyncExecutor:
+    """The one place where sync handlers are called."""
+
+    def __init__(
+        self,
+        endings: Endings,
+        page: LanePage,
+        kind_numbers: dict[str, int],
+        tags: Tags,
+        is_cancelled: Callable[[int, int], bool],
+        cancelled: set[tuple[int, int]],
+        show_title: Title,
+    ) -> None:
+        self._endings = endings
+        self._tasks = endings.registry.tasks
+        self._page = page
+        self._place_at = page.place_offset(0)
+        self._kind_numbers = kind_numbers
+        self._tags = tags
+        self._is_cancelled = is_cancelled
+        self._cancelled = cancelled
+        self._show_title = show_title
+        self._slow_kinds: set[str] = set()
+        self._titled = False
+        self._version = 0
+
+    def run(self, piece: Piece, slice_s: float) -> None:
+        """Run attempts of `piece` in order until none is left or `slice_s` has passed; results go into the piece.
+
+        The page says of each attempt that it has started before its handler is called, and that it has completed
+        right after. Never raises for what a handler does.
+        """
+        if piece.row < 0:
+            piece.row = self._page.open_piece(piece.slot, piece.receipt_id, piece.nonce)
+        words, completed_at = self._page.words, self._page.completed_word(piece.row)
+        tasks, cancelled, tags = self._tasks, self._cancelled, self._tags
+        indexes, bodies, done, time = piece.indexes, piece.bodies, piece.done, self._endings.time
+        make_job = self._endings.job
+        at, count = piece.at, len(indexes)
+        piece.running = 1
+        began_s = monotonic()
+        until_s = began_s + slice_s
+        while at < count and began_s < until_s:
+            index, body = indexes[at], bodies[at]
+            at += 1
+            bit = 1 << index
+            if not piece.todo & bit:
+                continue  # recalled, or handed over twice
+            piece.todo ^= bit
+            task = tasks.get(body[1])
+            if (
+                task is None
+                or isinstance(body, Unreadable)
+                or (cancelled and (body[0], body[4]) in cancelled)
+            ):
+                self._endings.record_unrun(piece, index, body, cancelled)
+                continue
+            self._show_start(piece, index, body, began_s)
+            job = make_job(piece, task, index, body, partial(self._is_cancelled, body[0], body[4]))
+            if job is not None:
+                tags.main_job = job
+                try:
+                    result, raised = task.handler(job), None
+                except BaseException as problem:  # noqa: BLE001 (exit too ends the attempt, never the worker)
+                    result, raised = None, problem
+                if result is None and raised is None:
+                    piece.completed = words[completed_at] = piece.completed | bit
+                    done[job.kind] = done.get(job.kind, 0) | bit
+                else:
+                    self._settle(piece, index, job, task, result, raised)
+                    result = raised = None
+                tags.main_job = None
+            ended_s = monotonic()
+            time(piece, task.kind, ended_s - began_s)
+            if ended_s - began_s > SLOW_KIND_S:
+                self._slow_kinds.add(task.kind)
+            began_s = ended_s
+        piece.at, piece.running = at, 0
+
+    def rest(self) -> None:
+        """Show that nothing runs."""
+        self._page.set_phase(0, Phase.IDLE)
+        if self._titled:
+            self._titled = False
+            self._show_title(None)
+
+    def _show_start(self, piece: Piece, index: int, body: list[Any], now_s: float) -> None:
+        page = self._page
+        piece.started |= 1 << index
+        page.words[page.started_word(piece.row)] = piece.started
+        self._version = version = self._version + 1
+        job_id, kind, lease = body[0], body[1], body[4]
+        number = self._kind_numbers.get(kind, -1)
+        at = self._place_at
+        receipt_id, nonce = piece.receipt_id, piece.nonce
+        PLACE.pack_into(
+            page.buffer,
+            at,
+            version,
+            receipt_id,
+            nonce,
+            index,
+            job_id,
+            lease,
+            number,
+            _HANDLER,
+            now_s,
+            version,
+        )
+        if self._slow_kinds:
+            slow = kind in self._slow_kinds
+            self._slow_kinds.discard(kind)  # it has to be slow again to be named again
+            if slow or self._titled:
+                self._titled = slow
+                self._show_title(kind if slow else None)
+
+    def _settle(
+        self,
+        piece: Piece,
+        index: int,
+        job: Job[Any],
+        task: Task,
+        result: object,
+        raised: BaseException | None,
+    ) -> None:
+        """Record any ending but the plain one."""
+        if task.is_async and raised is None:  # handed to this lane all the same: run it here
+            try:
+                result = asyncio.run(result)  # type: ignore[arg-type]
+            except BaseException as problem:  # noqa: BLE001 (user code)
+                result, raised = None, problem
+        if raised is not None and raised.__traceback__ is not None:
+            raised.__traceback__ = raised.__traceback__.tb_next  # without our own frame
+        ending = self._endings.of_handler(task, job.attempt, result, raised)
+        self._endings.record(piece, index, job.id, job.run_lease, job.kind, ending)
+        if ending.outcome is Outcome.COMPLETED:
+            piece.completed |= 1 << index
+            self._page.words[self._page.completed_word(piece.row)] = piece.completed
