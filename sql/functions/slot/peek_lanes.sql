@@ -1,30 +1,50 @@
 -- peek_lanes_<slot>(queue) -> bit p set: priority p has a row that its cursor has not passed. Exact but for
--- tombstones. Three index probes a priority, whatever the size of the slot. Errors: none.
+-- tombstones. A few index probes a priority, whatever the size of the slot. Errors: none.
 create or replace function {schema}.peek_lanes_{slot}(p_queue text) returns int
 language plpgsql volatile
 as $$
+declare
+    ahead int;
+    unsure int;
 begin
-    return (
-        select coalesce(sum(1 << lane.p), 0)
+    select sum(case when exists (
+                    select from {schema}.jobs_ready_{slot} as r
+                     where r.queue = p_queue and r.priority = lane.p
+                       and (r.txid, r.job_id) > (
+                            greatest(k.txid, k.beyond, '0'),
+                            case when k.txid >= k.beyond then k.job_id else -9223372036854775808 end))
+                then 1 << lane.p else 0 end),
+           coalesce(bit_or(case when k.late then 1 << lane.p end), 0)
+      into ahead, unsure
+      from (values (1), (2), (3), (4)) as lane (p)
+      left join lateral (
+            select k.txid, k.job_id, pg_snapshot_xmax(w.prev) as beyond,
+                   pg_snapshot_xmin(w.prev) < pg_snapshot_xmax(w.prev)
+                   or pg_snapshot_xmin(w.cur) < pg_snapshot_xmax(w.cur) as late
+              from {schema}.cursors as k
+              join {schema}.cursor_windows as w on w.window_id = k.window_id
+             where k.slot = {slot} and k.queue = p_queue and k.priority = lane.p
+             order by k.seq desc limit 1) as k on true;
+    if unsure & ~ahead = 0 then
+        return ahead;
+    end if;
+    -- transactions were open when a snapshot was taken: look for rows of just those
+    return ahead | (
+        select coalesce(bit_or(1 << lane.p), 0)
           from (values (1), (2), (3), (4)) as lane (p)
-          left join lateral (
-                select k.window_id, k.txid, k.job_id
+         cross join lateral (
+                select k.txid, k.job_id, w.prev, w.cur
                   from {schema}.cursors as k
+                  join {schema}.cursor_windows as w on w.window_id = k.window_id
                  where k.slot = {slot} and k.queue = p_queue and k.priority = lane.p
-                 order by k.seq desc limit 1) as k on true
-          left join {schema}.cursor_windows as w on w.window_id = k.window_id
-         where exists (
-                select from {schema}.jobs_ready_{slot} as r
-                 where r.queue = p_queue and r.priority = lane.p
-                   and (r.txid, r.job_id) > (
-                        greatest(coalesce(k.txid, '0'), coalesce(pg_snapshot_xmax(w.prev), '0')),
-                        case when k.txid >= pg_snapshot_xmax(w.prev) then k.job_id else -9223372036854775808 end))
-            or (w.window_id is not null and exists (
-                select from (select pg_snapshot_xip(w.prev) as x union all select pg_snapshot_xip(w.cur)) as late
+                 order by k.seq desc limit 1) as k
+         where unsure & ~ahead & (1 << lane.p) <> 0
+           and exists (
+                select from (select pg_snapshot_xip(k.prev) as x union all select pg_snapshot_xip(k.cur)) as late
                  cross join lateral (
                         select from {schema}.jobs_ready_{slot} as r
                          where r.queue = p_queue and r.priority = lane.p and r.txid = late.x
-                           and (not pg_visible_in_snapshot(late.x, w.cur) or (r.txid, r.job_id) > (k.txid, k.job_id))
-                         limit 1) as r)));
+                           and (not pg_visible_in_snapshot(late.x, k.cur) or (r.txid, r.job_id) > (k.txid, k.job_id))
+                         limit 1) as r));
 end
 $$;
