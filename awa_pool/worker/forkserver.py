@@ -1,0 +1,146 @@
+"""The process that workers are forked from, with the app preloaded: one thread, no sockets of others, no work.
+
+It answers once with a report, then forks a worker for each request (a number, with two descriptors: the worker's end
+of its control pipe, and the write end of its status pipe, on which pid and later exit status go back). It ends when
+its parent's end of the socket is closed; the kernel then kills the workers (Linux; elsewhere their control pipes end).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+from typing import Any
+
+import orjson
+from multiprocess import get_context
+from multiprocess.connection import Connection
+
+from awa_pool.errors import ConfigError
+
+from . import guard
+from .app import load_named
+from .process import die_with_parent, disregard_stop_signals, dump_on_crash, open_sockets, other_threads
+
+STATUS = struct.Struct("=q")
+REQUEST = struct.Struct("=q")
+_WORKER_MODULE = "awa_pool.worker.main"
+
+
+def serve(connection: Any, app: str | None, parent_pid: int | None) -> None:
+    """Be the fork server of the process at the other end of `connection`."""
+    guard.mark_child()
+    if parent_pid is not None:
+        die_with_parent(parent_pid)
+    disregard_stop_signals()
+    dump_on_crash()
+    requests = socket.socket(fileno=os.dup(connection.fileno()))
+    connection.close()
+    report = _preload(app)
+    requests.sendall(orjson.dumps(report) + b"\n")
+    if report["unfit"] is None:
+        _Server(requests).run()
+
+
+def _preload(app: str | None) -> dict[str, str | None]:
+    """Import the worker's modules and the app; returns `{error, unfit}`.
+
+    `error`: the app cannot be imported (its workers will meet and report the same). `unfit`: forking from here is not
+    safe, and why.
+    """
+    sockets = open_sockets()
+    error: str | None = None
+    importlib.import_module(_WORKER_MODULE)
+    if app:
+        try:
+            load_named(app)
+        except ConfigError as problem:
+            error = str(problem)
+    gc.collect()
+    gc.freeze()  # collections in workers leave what they share alone
+    threads, opened = other_threads(), len(open_sockets() - sockets)
+    unfit = None
+    if threads:
+        unfit = f"importing {app} started {threads} thread{'s' if threads > 1 else ''}"
+    elif opened:
+        unfit = f"importing {app} opened {opened} socket{'s' if opened > 1 else ''}"
+    return {"error": error, "unfit": unfit}
+
+
+class _Server:
+    """Forks on request and reports exits."""
+
+    def __init__(self, requests: socket.socket) -> None:
+        self._requests = requests
+        self._workers: dict[Any, int] = {}
+        """Process -> the write end of its status pipe."""
+        self._wake_read, self._wake_write = os.pipe()
+
+    def run(self) -> None:
+        """Serve until the other end is closed."""
+        for end in (self._wake_read, self._wake_write):
+            os.set_blocking(end, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # with the descriptor below: it ends the wait
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        poll = select.poll()
+        poll.register(self._requests, select.POLLIN)
+        poll.register(self._wake_read, select.POLLIN)
+        while True:
+            for descriptor, _ in poll.poll():
+                if descriptor == self._wake_read:
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(self._wake_read, 4096)
+                    self._report_exits()
+                elif not self._take_request():
+                    # No way out through the interpreter's exit: it would wait for the workers, which the end of
+                    # this process is to end.
+                    os._exit(0)
+
+    def _take_request(self) -> bool:
+        data, descriptors, _, _ = socket.recv_fds(self._requests, REQUEST.size, 2)
+        if not data:
+            return False
+        (number,) = REQUEST.unpack(data)
+        control, status = descriptors
+        process = get_context("fork").Process(
+            target=_be_worker, args=(self, control, status, os.getpid()), name=f"awa-pool-worker-{number}"
+        )
+        process.start()
+        os.close(control)
+        self._workers[process] = status
+        _write(status, process.pid)
+        return True
+
+    def _report_exits(self) -> None:
+        for process, status in [*self._workers.items()]:
+            code = process.exitcode
+            if code is not None:
+                del self._workers[process]
+                _write(status, code)
+                os.close(status)
+                process.close()
+
+    def close_in_child(self, status: int) -> None:
+        """Close what belongs to the server alone: an inherited end would hide its end from those who wait for it."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._requests.close()
+        for descriptor in (self._wake_read, self._wake_write, status, *self._workers.values()):
+            os.close(descriptor)
+        self._workers.clear()
+
+
+def _be_worker(server: _Server, control: int, status: int, parent_pid: int) -> None:
+    server.close_in_child(status)
+    sys.modules[_WORKER_MODULE].run(Connection(control), parent_pid)
+
+
+def _write(status: int, value: int) -> None:
+    with contextlib.suppress(BrokenPipeError):  # whoever wanted to know has gone
+        os.write(status, STATUS.pack(value))
