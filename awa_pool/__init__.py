@@ -1,1 +1,60 @@
 """awa-pool: a durable job queue inside PostgreSQL with a pool of worker processes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .client import AsyncClient as AsyncClient
+    from .client import Client as Client
+    from .errors import AwaError as AwaError
+    from .errors import BootFailed as BootFailed
+    from .errors import ConfigError as ConfigError
+    from .errors import DecodeError as DecodeError
+    from .errors import JobNotFound as JobNotFound
+    from .errors import PayloadTooLarge as PayloadTooLarge
+    from .errors import RegistrationError as RegistrationError
+    from .errors import SchemaMismatch as SchemaMismatch
+    from .errors import StoreConflict as StoreConflict
+    from .errors import StoreError as StoreError
+    from .errors import StoreRefused as StoreRefused
+    from .errors import StoreUnavailable as StoreUnavailable
+    from .errors import TerminalError as TerminalError
+    from .errors import TransitionRefused as TransitionRefused
+    from .errors import ValidationError as ValidationError
+    from .job import Cancel as Cancel
+    from .job import Job as Job
+    from .job import JobRow as JobRow
+    from .job import RetryAfter as RetryAfter
+    from .job import Snooze as Snooze
+    from .requests import InsertRequest as InsertRequest
+    from .states import State as State
+
+_HOMES = {
+    "client": ("AsyncClient", "Client"),
+    "errors": (
+        "AwaError", "BootFailed", "ConfigError", "DecodeError", "JobNotFound", "PayloadTooLarge",
+        "RegistrationError", "SchemaMismatch", "StoreConflict", "StoreError", "StoreRefused", "StoreUnavailable",
+        "TerminalError", "TransitionRefused", "ValidationError",
+    ),
+    "job": ("Cancel", "Job", "JobRow", "RetryAfter", "Snooze"),
+    "requests": ("InsertRequest",),
+    "states": ("State",),
+}  # fmt: skip
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME_OF)  # noqa: PLE0605 (each name is loaded at its first use: a worker imports little)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'awa_pool' has no attribute {name!r}")
+    import importlib
+
+    value = globals()[name] = getattr(importlib.import_module(f"awa_pool.{home}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME_OF})

@@ -36,11 +36,7 @@ class InsertRequest:
 _OPTIONS = frozenset(f.name for f in fields(InsertRequest)) - {"args"}
 
 
-_COLUMN_DEFAULTS = {
-    "queue": "default",
-    "priority": 2,
-    "max_attempts": 25,
-}  # left out: the database fills them in
+_DEFAULTS = ("default", 2, 25)  # of queue, priority and max_attempts
 
 
 class Options(NamedTuple):
@@ -67,9 +63,7 @@ def options_of(registry: Registry, request: InsertRequest) -> Options:
     else:
         gate.checked_kind(kind)
     task = registry.tasks.get(kind)
-    queue, priority, max_attempts = (
-        (task.queue, task.priority, task.max_attempts) if task else _COLUMN_DEFAULTS.values()
-    )
+    queue, priority, max_attempts = (task.queue, task.priority, task.max_attempts) if task else _DEFAULTS
     key = request.ordering_key
     return Options(
         kind,
@@ -107,9 +101,9 @@ class _Frame:
         options = self.options
         head = b'{"kind":' + orjson.dumps(options.kind) + b',"args":'
         rest: dict[str, Any] = {}
-        for name, default in _COLUMN_DEFAULTS.items():
+        for name, default in zip(("queue", "priority", "max_attempts"), _DEFAULTS, strict=True):
             value = getattr(options, name)
-            if value != default:
+            if value != default:  # the others are the database's own defaults
                 rest[name] = value
         if options.run_at is not None:
             rest["run_at"] = options.run_at
@@ -218,7 +212,7 @@ class _Batch:
             try:
                 frame = known.get(type(item))
                 if frame is None:
-                    frame, item = self._frame(item)  # noqa: PLW2901 (a request is replaced by its args)
+                    frame, item = self._frame(item)
                 value = item if type(item) is dict else gate.args_object(item)
                 text = write(value, "args", limit)
             except ValidationError as problem:

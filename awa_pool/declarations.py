@@ -1,0 +1,94 @@
+"""What both clients share: where the database is, what the app declares, and how a client travels to a worker."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from .errors import ConfigError
+from .job import Backoff
+from .registry import Hook, Registry
+from .sqlfiles import quoted_schema
+
+F = TypeVar("F", bound=Callable[..., Any])
+DSN_VARIABLES = ("AWA_POOL_DSN", "DATABASE_URL")
+
+
+class Declarations:
+    """The part of a client that needs no database. A client may be pickled: its connections stay behind."""
+
+    def __init__(self, dsn: str | None = None, *, schema: str = "awa_pool") -> None:
+        """Remember where the database is; nothing is opened before the first use.
+
+        Without `dsn` the variables AWA_POOL_DSN and DATABASE_URL are asked, at first use.
+        """
+        quoted_schema(schema)
+        if dsn is not None and (not isinstance(dsn, str) or not dsn.strip()):
+            raise ConfigError("the DSN is empty: write postgresql://user@host:5432/database, or leave it out")
+        self.dsn = dsn
+        self.schema = schema
+        self.registry = Registry()
+        self._pool: Any = None
+
+    def task(
+        self,
+        args_type: Any = dict,
+        *,
+        kind: str | None = None,
+        queue: str = "default",
+        max_attempts: int = 25,
+        backoff: Backoff | timedelta = None,
+        priority: int = 2,
+    ) -> Callable[[F], F]:
+        """Register the decorated function, def or async def, as the handler of a kind of job.
+
+        `args_type` is a dataclass, TypedDict, msgspec.Struct or pydantic model, whose snake_case name is the kind
+        unless given; a plain `dict` needs `kind`. `backoff`: seconds, a timedelta, or a function of the attempt just
+        failed; by default min(2^attempt s plus up to 25 % jitter, 24 h). Queue, max_attempts and priority are the
+        defaults of its jobs.
+        Errors: RegistrationError.
+        """
+
+        def register(handler: F) -> F:
+            self.registry.add(
+                args_type, handler, kind=kind, queue=queue, max_attempts=max_attempts, backoff=backoff,
+                priority=priority,
+            )  # fmt: skip
+            return handler
+
+        return register
+
+    def process_start(self, hook: Hook) -> Hook:
+        """Register a function to run once in each worker process before its first job."""
+        return self.registry.add_hook(self.registry.process_start, hook)
+
+    def process_stop(self, hook: Hook) -> Hook:
+        """Register a function to run once in each worker process that ends by itself."""
+        return self.registry.add_hook(self.registry.process_stop, hook)
+
+    def run(self, **options: Any) -> int:
+        """Run a pool for this client's tasks until it is stopped; returns the exit status.
+
+        Options are those of the command line: workers=4, drain=True, queues=["mail", "mail:4"], …
+        Errors: ConfigError for an option that does not exist or is out of range.
+        """
+        supervisor = importlib.import_module(
+            "awa_pool.supervisor"
+        )  # a floor above: known only when it is used
+        status: int = supervisor.run_client(self, **options)
+        return status
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_pool": None}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(schema={self.schema!r}, tasks={list(self.registry.tasks)})"
+
+    def _found_dsn(self) -> str:
+        for dsn in (self.dsn, *(os.environ.get(name) for name in DSN_VARIABLES)):
+            if dsn:
+                return dsn
+        raise ConfigError(f"no database: give Client(dsn), or set {' or '.join(DSN_VARIABLES)}")
