@@ -1,0 +1,1 @@
+"""Benchmarks of awa-pool against its peers: `python -m benchmarks NAME`. Never part of the test suite."""

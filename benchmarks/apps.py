@@ -1,0 +1,78 @@
+"""The app whose jobs the benchmarks run: `awa-pool benchmarks.apps:client`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from awa_pool import Client, Job
+
+from .programs.conversation import Bell, burn
+
+QUEUE = "bench"
+READY_VARIABLE, BELL_VARIABLE = "AWA_BENCH_READY", "AWA_BENCH_BELL"
+
+client = Client()
+_bells: list[Bell] = []
+
+
+@dataclass
+class Noop:
+    """The empty job; the payload gives it the size that every contender's job has."""
+
+    i: int
+    payload: str
+
+
+@dataclass
+class Burn:
+    """A job that uses `cpu_s` seconds of CPU."""
+
+    cpu_s: float
+
+
+@dataclass
+class Ping:
+    """A job that reports how long it waited since `sent_ns` on the host's monotonic clock."""
+
+    sent_ns: int
+
+
+@client.task(Noop, queue=QUEUE)
+def noop(job: Job[Noop]) -> None:
+    """Do nothing."""
+
+
+@client.task(Burn, queue=QUEUE)
+def burning(job: Job[Burn]) -> None:
+    """Use CPU."""
+    burn(job.args.cpu_s)
+
+
+@client.task(Ping, queue=QUEUE)
+def ping(job: Job[Ping]) -> None:
+    """Ring the benchmark's bell."""
+    _bells[0].ring(job.args.sent_ns)
+
+
+@client.process_start
+def report_in() -> None:
+    """Write this worker's process id where the benchmark waits for it."""
+    if path := os.environ.get(BELL_VARIABLE):
+        _bells.append(Bell(path))
+    if path := os.environ.get(READY_VARIABLE):
+        with open(path, "a") as file:
+            file.write(f"{os.getpid()}\n")
+
+
+@contextlib.contextmanager
+def client_for(dsn: str) -> Iterator[Client]:
+    """Give a client of that database which knows this app's kinds and queues."""
+    producer = Client(dsn)
+    producer.registry = client.registry
+    try:
+        yield producer
+    finally:
+        producer.close()

@@ -1,0 +1,1 @@
+copy bare_jobs (kind, args, queue) from stdin
