@@ -33,10 +33,10 @@ begin
         end if;
         if p_run_at > clock_timestamp() then
             insert into jobs_deferred (
-                kind, args, queue, priority, max_attempts, run_at, metadata, tags, ordering_key, state)
+                job_id, kind, args, queue, priority, max_attempts, run_at, metadata, tags, ordering_key, state)
             values (
-                p_kind, p_args, p_queue, p_priority, p_max_attempts, p_run_at, p_metadata, p_tags, p_ordering_key,
-                'scheduled')
+                nextval('job_id_seq'), p_kind, p_args, p_queue, p_priority, p_max_attempts, p_run_at, p_metadata,
+                p_tags, p_ordering_key, 'scheduled')
             returning job_id into v_id;
             return v_id;
         end if;

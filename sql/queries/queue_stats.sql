@@ -1,4 +1,4 @@
--- Jobs per queue and state; queues beyond the cap are marked by counts_are_capped.
+-- Jobs per queue and state; counts_are_capped marks estimates and counts at their cap.
 select
     queue, available, running, scheduled, retryable, failed, cancelled, completed,
     oldest_available_s, paused, counts_are_capped

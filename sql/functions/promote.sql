@@ -1,0 +1,77 @@
+-- promote(limit) -> how many due jobs became available, and the seconds until the next is due (null: none waits).
+-- Arrow: scheduled, retryable -> available; jobs of paused queues too. A row that no claim could take (written by other
+-- software) becomes a failed job by itself, and the sweep goes on.
+-- Guard: the deferred row. Locks: deferred rows, oldest first, skip locked. Errors: AW002.
+--
+-- The row is deleted and inserted anew under this transaction's xid, in the slot that is current now: under its old xid
+-- a claim would take it for one that it has passed.
+create or replace function {schema}.promote(p_limit int) returns table(promoted int, next_due_s float8)
+language plpgsql volatile
+set search_path = {schema}, pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+    v_notify boolean;
+begin
+    perform require_read_committed('promote');
+    with due as materialized (
+        select d.job_id
+        from jobs_deferred as d
+        where d.run_at <= clock_timestamp()
+        order by d.run_at, d.job_id
+        limit p_limit
+        for update skip locked
+    ),
+    taken as materialized (
+        delete from jobs_deferred as d using due where d.job_id = due.job_id
+        returning d.*
+    ),
+    judged as materialized (
+        select t.*, body_flaw(t.queue, t.priority, t.kind, t.attempt, t.max_attempts, t.tags) as flaw from taken as t
+    ),
+    put as (
+        insert into jobs_ready (
+            job_id, queue, priority, kind, args, attempt, max_attempts, run_lease, run_at, created_at, metadata, tags,
+            ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, progress)
+        select
+            j.job_id, j.queue, j.priority, j.kind, j.args, j.attempt, j.max_attempts, j.run_lease, j.run_at,
+            j.created_at, j.metadata, j.tags, j.ordering_key, j.errors, j.snoozes, j.deadline_s, j.unique_key,
+            j.unique_states, j.progress
+        from judged as j
+        where j.flaw is null
+        order by j.run_at, j.job_id
+        returning queue
+    ),
+    aside as (
+        insert into jobs_finished (
+            job_id, queue, priority, kind, args, attempt, max_attempts, run_lease, run_at, created_at, metadata, tags,
+            ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, progress, state, reason, finalized_at)
+        select
+            j.job_id, j.queue, j.priority, j.kind, j.args, j.attempt, j.max_attempts, j.run_lease, j.run_at,
+            j.created_at, j.metadata, j.tags, j.ordering_key,
+            add_error(j.errors, jsonb_build_object('error', j.flaw, 'type', 'UnreadableJob'), j.attempt), j.snoozes,
+            j.deadline_s, j.unique_key, j.unique_states, j.progress, 'failed', 'unreadable', clock_timestamp()
+        from judged as j
+        where j.flaw is not null
+        on conflict (job_id) do nothing
+    )
+    select
+        (select count(*) from put)::int,
+        exists (
+            select from queue_waiters as w
+            where w.until > clock_timestamp() and exists (select from put as p where p.queue = w.queue))
+    into promoted, v_notify;
+    if v_notify then
+        perform pg_notify('awa_pool', '');
+    end if;
+    select case when isfinite(d.run_at) then greatest(extract(epoch from d.run_at - clock_timestamp()), 0) end
+    into next_due_s
+    from jobs_deferred as d
+    order by d.run_at, d.job_id
+    limit 1;
+    return next;
+end
+$$;

@@ -1,0 +1,65 @@
+-- rescue_stale(stale, limit) -> a row per runtime that was found gone or whose attempts were ended in this call: what a
+-- runtime without a heartbeat for that long, or one that said good-bye, still held is ended as lost. At most `limit` attempts
+-- a call: call again while the sum reaches it.
+-- Arrow: running -> retryable, or failed on the last attempt. Nobody knows how far a started attempt came: it counts.
+-- Guard: the runtime's heartbeat, read again under its row lock; each attempt's bit or lease row, so what completed meanwhile
+-- stays completed. Locks: runtimes (skip locked), receipts, leases. Errors: AW001, AW002.
+create or replace function {schema}.rescue_stale(p_stale_s float8, p_limit int)
+returns table(runtime_id uuid, attempts int)
+language plpgsql volatile
+set search_path = {schema}, pg_catalog, pg_temp
+set jit = off
+as $$
+#variable_conflict use_column
+declare
+    v_found uuid[];
+begin
+    perform require_read_committed('rescue_stale');
+    if p_stale_s is null or not (p_stale_s between 0 and 86400) or p_limit is null or p_limit < 1 then
+        perform refuse_request('', 'stale_s: must be 0 to 86400 seconds, and the limit at least 1');
+    end if;
+    with silent as (
+        select r.runtime_id
+        from runtimes as r
+        where r.state = 'alive' and r.heartbeat_at < clock_timestamp() - make_interval(secs => p_stale_s)
+        order by r.runtime_id
+        for update skip locked
+    ),
+    marked as (
+        update runtimes as r set state = 'gone' from silent as s where r.runtime_id = s.runtime_id
+        returning r.runtime_id
+    )
+    select array_agg(m.runtime_id) into v_found from marked as m;
+    delete from runtimes as r where r.state = 'gone' and r.heartbeat_at < clock_timestamp() - interval '24 h';
+    return query
+    with lost as materialized (select l.*, row_number() over () as n from lost_attempts(p_stale_s, p_limit) as l),
+    ended as materialized (
+        select e.item, e.status
+        from (
+            select
+                array_agg(l.n::int) as items, array_agg(l.slot) as slots, array_agg(l.receipt_id) as receipts,
+                array_agg(l.nonce) as nonces, array_agg(l.idx) as indexes, array_agg(l.job_id) as job_ids,
+                array_agg(l.run_lease) as leases, array_agg('lost'::text) as outcomes,
+                array_agg(null::float8) as delays,
+                array_agg(jsonb_build_object(
+                    'error', format('the runtime %s that ran it is gone', l.runtime_id), 'type', 'RuntimeLost'))
+                    as errors,
+                array_agg(null::text) as reasons
+            from lost as l
+        ) as a
+        cross join lateral end_attempts(
+            a.items, a.slots, a.receipts, a.nonces, a.indexes, a.job_ids, a.leases, a.outcomes, a.delays, a.errors,
+            a.reasons) as e
+        where a.items is not null
+    )
+    select l.runtime_id, (count(*) filter (where e.status = 'done'))::int
+    from (
+        select l.runtime_id, l.n from lost as l
+        union all
+        select f.id, null from unnest(v_found) as f(id)
+    ) as l
+    left join ended as e on e.item = l.n
+    group by l.runtime_id
+    order by l.runtime_id;
+end
+$$;

@@ -1,0 +1,50 @@
+-- retry(id) -> 'available': by hand, now, with all attempts before it again; its errors are kept.
+-- Arrow: failed | cancelled | retryable | scheduled -> available. Completed is never reopened, running is left alone.
+-- Guard: the job's row. Locks: the job's row. Errors: AW002, AW004 no such job, AW005 naming the state.
+--
+-- Goes to jobs_returned and not to its lane: it is claimed first, and one transaction may cancel and retry a job any
+-- number of times without meeting its own row again.
+create or replace function {schema}.retry(p_job_id bigint) returns text
+language plpgsql volatile
+set search_path = {schema}, pg_catalog, pg_temp
+set jit = off
+as $$
+declare
+    v_queue text;
+    v_state text;
+begin
+    perform require_read_committed('retry');
+    for i in 1..100 loop
+        with taken as (
+            delete from jobs_deferred where job_id = p_job_id
+            returning job_id, queue, priority, kind, args, max_attempts, run_lease, created_at, metadata, tags,
+                ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, progress
+        ),
+        reopened as (
+            delete from jobs_finished where job_id = p_job_id and state in ('failed', 'cancelled')
+            returning job_id, queue, priority, kind, args, max_attempts, run_lease, created_at, metadata, tags,
+                ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, progress
+        )
+        insert into jobs_returned (
+            job_id, queue, priority, kind, args, max_attempts, run_lease, created_at, metadata, tags, ordering_key,
+            errors, snoozes, deadline_s, unique_key, unique_states, progress, attempt, run_at)
+        select b.*, 0, clock_timestamp()
+        from (select * from taken union all select * from reopened) as b
+        returning queue into v_queue;
+        if found then
+            perform notify_waiters(array[v_queue]);
+            return 'available';
+        end if;
+        select j.state into v_state from job(p_job_id) as j;
+        if not found then
+            raise exception 'no job has the id %', p_job_id using errcode = 'AW004';
+        elsif v_state not in ('scheduled', 'retryable', 'failed', 'cancelled') then
+            raise exception 'job % is %: only failed, cancelled, retryable and scheduled jobs can be retried',
+                p_job_id, v_state
+                using errcode = 'AW005', detail = v_state;
+        end if;
+        -- it came there between the two looks: once more
+    end loop;
+    raise exception 'job % keeps moving', p_job_id using errcode = 'lock_not_available';
+end
+$$;

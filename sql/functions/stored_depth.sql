@@ -1,0 +1,21 @@
+-- stored_depth(queue, cap) -> deferred and ended jobs of a queue by state, each counted up to the cap.
+-- Guard: none. Locks: none. Errors: none.
+create or replace function {schema}.stored_depth(p_queue text, p_cap int)
+returns table(scheduled bigint, retryable bigint, failed bigint, cancelled bigint, completed bigint)
+language sql stable
+set search_path = {schema}, pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
+as $$
+    select
+        (select count(*) from (
+            select from jobs_deferred as d where d.queue = p_queue and d.state = 'scheduled' limit p_cap) as n),
+        (select count(*) from (
+            select from jobs_deferred as d where d.queue = p_queue and d.state = 'retryable' limit p_cap) as n),
+        (select count(*) from (
+            select from jobs_finished as f where f.queue = p_queue and f.state = 'failed' limit p_cap) as n),
+        (select count(*) from (
+            select from jobs_finished as f where f.queue = p_queue and f.state = 'cancelled' limit p_cap) as n),
+        (select count(*) from (
+            select from jobs_finished as f where f.queue = p_queue and f.state = 'completed' limit p_cap) as n)
+$$;
