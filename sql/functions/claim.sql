@@ -28,9 +28,11 @@ declare
     v_size bigint;
     v_busy boolean;
     v_slots int[];
+    v_generations bigint[];
     v_sealed boolean[];
     v_masks int[];
     v_paused text[];
+    v_began timestamptz;
     v_name text;
     r record;
 begin
@@ -73,13 +75,14 @@ begin
             v_bytes := v_bytes - v_size;
         end if;
         if v_given < v_room and v_bytes > 0 then
-            select array_agg(s.slot order by s.generation),
+            v_began := clock_timestamp();
+            select array_agg(s.slot order by s.generation), array_agg(s.generation order by s.generation),
                    array_agg(s.state = 'sealed' and s.sealed_at < clock_timestamp() - interval '1 min' order by s.generation),
                    array_agg(peek_lanes(s.slot, v_name) order by s.generation)
-              into v_slots, v_sealed, v_masks
+              into v_slots, v_generations, v_sealed, v_masks
               from slots as s
              where s.state in ('current', 'sealed')
-               and not exists (select from drained_lanes as d where d.slot = s.slot and d.queue = v_name);
+               and not exists (select from drained_lanes as d where d.queue = v_name and d.slot = s.slot and d.generation = s.generation);
             for p in 1 .. 4 loop
                 continue when not exists (select from unnest(v_masks) as m (mask) where m.mask & (1 << p) <> 0);
                 if not try_lane_lock(v_name, p) then
@@ -104,7 +107,11 @@ begin
                 exit when v_given >= v_room or v_bytes <= 0;
             end loop;
             if true = any (v_sealed) then
-                perform mark_drained(v_name, v_slots, v_sealed, v_masks);
+                perform mark_drained(v_name, v_slots, v_generations, v_sealed, v_masks);
+            end if;
+            if v_given = 0 and clock_timestamp() > v_began + interval '1 ms' then
+                -- looking at nothing took long: rows that were rolled back stand beyond the cursors
+                perform advance_cursors(v_name, v_slots);
             end if;
         end if;
         v_left := v_left - v_given;

@@ -149,12 +149,14 @@ create table {schema}.cursors (
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 create index cursors_lane on {schema}.cursors (slot, queue, priority, seq desc);
 
--- Queues with nothing left in a sealed slot: claims pass the slot by until the sweep removes the mark.
+-- Queues with nothing left in a sealed slot: claims pass the slot by until the sweep removes the mark. A mark holds
+-- for one generation of the slot, so that one written late cannot hide the slot's next life.
 create table {schema}.drained_lanes (
     slot smallint not null,
+    generation bigint not null,
     queue text collate "C" not null,
     drained_at timestamptz not null default now(),
-    primary key (queue, slot)
+    primary key (queue, slot, generation)
 );
 
 create table {schema}.jobs_deferred (

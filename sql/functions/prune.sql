@@ -1,0 +1,44 @@
+-- prune(retention_s, history_bytes) -> 'emptied 3, 4; …' with what kept other candidates, 'nothing', or 'busy'.
+-- Arrow: exhausted -> free, for slots older than the retention, and from the oldest on while the history is larger than
+-- history_bytes. Old rows of jobs_finished go too, a few thousand a call.
+-- Locks: the ring (try); see prune_slot. Errors: AW002.
+create or replace function {schema}.prune(p_retention_s float8, p_history_bytes bigint) returns text
+language plpgsql volatile
+set search_path = {schema}, pg_catalog, pg_temp
+as $$
+declare
+    s record;
+    v_why text;
+    v_bytes bigint;
+    v_done int[] := '{}';
+    v_kept text[] := '{}';
+    v_old timestamptz := clock_timestamp() - make_interval(secs => p_retention_s);
+    v_rows int;
+begin
+    perform require_read_committed('prune');
+    if not try_ring_lock() then
+        return 'busy';
+    end if;
+    v_bytes := (select coalesce(sum(slot_bytes(t.slot)), 0) from slots as t where t.state = 'exhausted');
+    for s in select t.slot, t.exhausted_at from slots as t where t.state = 'exhausted' order by t.generation loop
+        exit when cardinality(v_done) >= 4;  -- each stays locked until this transaction ends
+        if s.exhausted_at <= v_old or v_bytes > p_history_bytes then
+            v_bytes := v_bytes - slot_bytes(s.slot);
+            v_why := prune_slot(s.slot);
+            if v_why is null then
+                v_done := v_done || s.slot::int;
+            else
+                v_kept := v_kept || v_why;
+            end if;
+        end if;
+    end loop;
+    delete from jobs_finished as f
+     where f.job_id in (select g.job_id from jobs_finished as g where g.finalized_at < v_old
+                         order by g.finalized_at limit 5000 for update skip locked);
+    get diagnostics v_rows = row_count;
+    return coalesce(nullif(concat_ws('; ',
+        case when v_done <> '{}' then 'emptied ' || array_to_string(v_done, ', ') end,
+        case when v_rows > 0 then format('dropped %s finished jobs', v_rows) end,
+        nullif(array_to_string(v_kept, ', '), '')), ''), 'nothing');
+end
+$$;
