@@ -1,0 +1,249 @@
+"""Commands that look at a queue and change single jobs: `status`, `job`, `jobs`, `cancel`, `retry`, `queue`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from awa_pool.config import PoolConfig, load
+from awa_pool.errors import ConfigError, JobNotFound
+from awa_pool.states import State
+from awa_pool.store import statements as do
+from awa_pool.store.connection import connect
+from awa_pool.store.store import Store
+
+from . import render
+from .database import with_database
+from .options import App, DataDir, Dsn, Embedded, Json, Schema
+
+MOST_ID = 2**63 - 1
+ESTIMATED_FROM = 10_000  # below that every count is exact, see sql/functions/queue_stats.sql
+STATE_STYLES = {"failed": "red", "cancelled": "yellow", "retryable": "yellow", "running": "green"}
+
+JobId = Annotated[int, typer.Argument(metavar="ID", help="The job's number", show_default=False)]
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name", show_default=False)]
+
+
+@contextlib.contextmanager
+def store_of(**given: object) -> Iterator[Store]:
+    """Connect to the database that the flags, variables, pyproject.toml or the app name."""
+    config, _ = load(given, environ=os.environ, start=Path.cwd())
+    with with_database(config) as settled:
+        store = connect(str(settled.dsn), settled.schema, "cli")
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+def status(
+    as_json: Json = False, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None,
+    data_dir: DataDir = None, app: App = None,
+) -> None:  # fmt: skip
+    """Show pools that are alive and what waits in each queue."""
+    with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
+        runtimes, queues = store.runtimes(), store.queue_stats()
+    if as_json:
+        render.print_json({"pools": [r._asdict() for r in runtimes], "queues": [q._asdict() for q in queues]})
+        return
+    out = render.console()
+    out.print(_pools(runtimes) if runtimes else Text("No pool has been seen lately."))
+    out.print()
+    out.print(_queues(queues) if queues else Text("No queue has jobs."))
+
+
+def show_job(
+    job_id: JobId, as_json: Json = False, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None,
+    data_dir: DataDir = None, app: App = None,
+) -> None:  # fmt: skip
+    """Show everything about one job, its arguments and errors included."""
+    with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
+        row = store.run(do.job(_checked(job_id)))
+    if row is None:
+        raise JobNotFound(f"there is no job {job_id}; finished jobs are kept for the retention time only")
+    if as_json:
+        render.print_json(row)
+        return
+    out = render.console()
+    for name, value in _fields(row._asdict()):
+        out.print(Text.assemble((f"{name:<14}", "bold"), render.plain(value)))
+    for error in row.errors:
+        out.print()
+        head = f"attempt {error.get('attempt', '?')}, {error.get('at', 'at an unknown time')}"
+        out.print(Text(render.plain(head), style="bold red"))
+        for line in str(error.get("traceback") or error.get("error") or error).splitlines():
+            out.print(Text("  " + render.plain(line)))
+
+
+def list_jobs(
+    state: Annotated[str | None, typer.Option("--state", metavar="STATE", help=f"One of {', '.join(State)}")] = None,
+    queue: Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Only of this queue")] = None,
+    kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Only of this kind")] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=10_000, help="How many at most")] = 50,
+    before: Annotated[
+        int | None, typer.Option("--before", metavar="ID", help="Only jobs older than this one: the next page")
+    ] = None,
+    as_json: Json = False, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None,
+    data_dir: DataDir = None, app: App = None,
+) -> None:  # fmt: skip
+    """List jobs, the newest first."""
+    if state is not None and state not in list(State):
+        raise ConfigError(f"--state: {state[:80]!r} is no state; write one of {', '.join(State)}")
+    with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
+        rows = store.run(do.list_jobs(state, queue, kind, limit, before))
+    if as_json:
+        for row in rows:
+            render.print_json(row)
+        return
+    if not rows:
+        print("No such jobs.")
+        return
+    cells = [
+        (r.id, r.kind, r.queue, _state(r.state), f"{r.attempt}/{r.max_attempts}", render.moment(r.run_at or r.created_at),
+         _last_error(r.errors) or r.reason)
+        for r in rows
+    ]  # fmt: skip
+    columns = ("id", "kind", "queue", "state", "attempt", "due", "last error")
+    render.console().print(render.table("", columns, cells, right=("id", "attempt")))
+    if len(rows) == limit:
+        print(f"There may be more: --before {rows[-1].id}")
+
+
+def cancel(
+    job_id: JobId, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None,
+    data_dir: DataDir = None, app: App = None,
+) -> None:  # fmt: skip
+    """Cancel a job; a running one is told, and its result no longer counts."""
+    with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
+        print(f"job {job_id} is {store.run(do.cancel(_checked(job_id)))}")
+
+
+def retry(
+    job_id: JobId, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None,
+    data_dir: DataDir = None, app: App = None,
+) -> None:  # fmt: skip
+    """Make a failed, cancelled or waiting job available now."""
+    with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
+        print(f"job {job_id} is {store.run(do.retry(_checked(job_id)))}")
+
+
+def pause(
+    queue: QueueName, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None,
+    data_dir: DataDir = None, app: App = None,
+) -> None:  # fmt: skip
+    """Stop claiming from a queue, on all hosts; running jobs go on."""
+    with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
+        store.run(do.pause_queue(queue))
+    print(f"queue {render.plain(queue)} is paused")
+
+
+def resume(
+    queue: QueueName, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None,
+    data_dir: DataDir = None, app: App = None,
+) -> None:  # fmt: skip
+    """Let a paused queue go on."""
+    with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
+        store.run(do.resume_queue(queue))
+    print(f"queue {render.plain(queue)} is not paused")
+
+
+def stats(
+    as_json: Json = False, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None,
+    data_dir: DataDir = None, app: App = None,
+) -> None:  # fmt: skip
+    """Show how many jobs each queue has in each state."""
+    with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
+        rows = store.queue_stats()
+    if as_json:
+        for row in rows:
+            render.print_json(row)
+        return
+    render.console().print(_queues(rows) if rows else Text("No queue has jobs."))
+
+
+def settings(
+    app: App = None, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None, data_dir: DataDir = None,
+) -> None:  # fmt: skip
+    """Show each setting, its value and where it came from."""
+    given = {"app": app, "dsn": dsn, "schema": schema, "embedded": embedded, "data_dir": data_dir}
+    config, sources = load(given, environ=os.environ, start=Path.cwd())
+    rows = [(name.removesuffix("_s"), _setting(config, name), source) for name, source in sources.items()]
+    render.console().print(render.table("", ("setting", "value", "source"), rows))
+
+
+def _setting(config: PoolConfig, name: str) -> str:
+    value = getattr(config, name)
+    if name in ("dsn", "listen_dsn") and value is not None:
+        return "(set; not shown, it may hold a password)"
+    if name == "queues":
+        return ", ".join(q.name if q.max is None else f"{q.name}:{q.max}" for q in value) or "–"
+    if name.endswith("_s"):
+        return f"{value:g}s"
+    if name.endswith("_bytes"):
+        return render.size(value)
+    return "–" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _checked(job_id: int) -> int:
+    if not 0 < job_id <= MOST_ID:
+        raise JobNotFound(f"there is no job {job_id}")
+    return job_id
+
+
+def _state(state: str) -> Text:
+    return Text(render.plain(state), style=STATE_STYLES.get(state, ""))
+
+
+def _last_error(errors: list[dict[str, Any]]) -> str:
+    if not errors:
+        return ""
+    newest = max(errors, key=lambda e: e.get("attempt") or 0)
+    lines = str(newest.get("error") or newest).strip().splitlines()
+    return lines[0][:120] if lines else ""
+
+
+def _fields(row: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    for name, value in row.items():
+        if name == "errors" or value in (None, [], {}):
+            continue
+        if name in ("args", "metadata", "tags"):
+            yield name, json.dumps(value, ensure_ascii=False)
+        elif name.endswith("_at"):
+            yield name, render.moment(value)
+        else:
+            yield name, value
+
+
+def _queues(rows: list[do.QueueStats]) -> Any:
+    capped = any(row.counts_are_capped for row in rows)
+    cells = [
+        (r.queue + (" (paused)" if r.paused else ""), *(_count(n, r.counts_are_capped) for n in r[1:8]),
+         render.span(r.oldest_available_s))
+        for r in rows
+    ]  # fmt: skip
+    names = ("available", "running", "scheduled", "retryable", "failed", "cancelled", "completed")
+    made = render.table("", ("queue", *names, "oldest"), cells, right=(*names, "oldest"))
+    if capped:
+        made.caption = "~: estimated, or counted up to a cap"
+    return made
+
+
+def _count(number: int, capped: bool) -> str:
+    return ("~" if capped and number >= ESTIMATED_FROM else "") + f"{number:,}"
+
+
+def _pools(rows: list[do.RuntimeRow]) -> Any:
+    cells = [
+        (r.host, r.pid, r.state, r.info.get("workers", "–"), render.span(r.heartbeat_age_s) + " ago",
+         render.moment(r.started_at), r.runtime_id)
+        for r in rows
+    ]  # fmt: skip
+    columns = ("host", "pid", "state", "workers", "heartbeat", "started", "runtime")
+    return render.table("", columns, cells, right=("pid", "workers"))

@@ -1,0 +1,75 @@
+"""Which database is meant: the flag, the variable, the app's own, DATABASE_URL; embedded only when asked for.
+
+A misspelt variable in production must end with a refusal, not with an empty queue: so the embedded server is never
+the silent last resort. Only a person at a terminal gets it unasked, with a line that says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import sys
+from collections.abc import Iterator
+
+from awa_pool.config import PoolConfig
+from awa_pool.errors import ConfigError
+
+from .app_facts import app_dsn
+
+NO_DATABASE = "no database given: write --dsn, set AWA_POOL_DSN or DATABASE_URL, give the app's Client one, or use --embedded"
+
+
+@contextlib.contextmanager
+def with_database(config: PoolConfig) -> Iterator[PoolConfig]:
+    """Settle the database: yield the config with its address; an embedded server runs as long as inside.
+
+    Errors: ConfigError when none is given or the address cannot be read; EmbeddedError.
+    """
+    dsn = config.dsn
+    if dsn is None and not config.embedded:
+        dsn = (app_dsn(config.app) if config.app else None) or os.environ.get("DATABASE_URL") or None
+    if dsn is not None:
+        check_address(dsn)
+        yield dataclasses.replace(config, dsn=dsn, embedded=False)
+        return
+    if not config.embedded:
+        if not at_a_terminal():
+            raise ConfigError(NO_DATABASE)
+        print("awa-pool: no database given; using the embedded server", file=sys.stderr)
+    with embedded_database(config.data_dir, config.schema) as dsn:
+        yield dataclasses.replace(config, dsn=dsn, embedded=False)
+
+
+@contextlib.contextmanager
+def embedded_database(data_dir: str | None, schema: str) -> Iterator[str]:
+    """Run or join the embedded server with the schema installed, and yield its DSN.
+
+    Processes started inside find it in AWA_POOL_DSN, so that a `Client()` in a handler meets the same queue.
+    """
+    from awa_pool import embedded
+    from awa_pool.store.migrate import migrate
+
+    with embedded.server(data_dir) as dsn:
+        migrate(dsn, schema)
+        before = os.environ.get("AWA_POOL_DSN")
+        os.environ["AWA_POOL_DSN"] = dsn
+        try:
+            yield dsn
+        finally:
+            if before is None:
+                del os.environ["AWA_POOL_DSN"]
+            else:
+                os.environ["AWA_POOL_DSN"] = before
+
+
+def at_a_terminal() -> bool:
+    """Say whether a person is looking: input and output are both a terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def check_address(dsn: str) -> None:
+    """Refuse an address that libpq cannot read; the message never shows it whole, as it may hold a password."""
+    from awa_pool.store.connection import target
+
+    target(dsn)

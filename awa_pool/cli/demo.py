@@ -1,0 +1,39 @@
+"""The command `demo`."""
+
+from __future__ import annotations
+
+import signal
+import time
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from awa_pool.errors import ConfigError
+
+
+def demo(
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", "-w", metavar="N", help="Worker processes", show_default="one per core"),
+    ] = None,
+) -> None:
+    """Measure Python's standard library on an embedded server of its own; leaves nothing behind."""
+    from rich.console import Console
+
+    from awa_pool import embedded
+    from awa_pool.demo.show import show, usable_cores
+
+    if workers is not None and not 1 <= workers <= 1024:
+        raise ConfigError(f"--workers: {workers} is not possible; write a whole number from 1 to 1024")
+    before = signal.signal(signal.SIGTERM, _interrupt)  # so that everything is removed on the way out
+    began_s = time.monotonic()
+    try:
+        with embedded.temporary_server("awa-demo-") as (dsn, folder):
+            show(workers or usable_cores(), dsn, folder, time.monotonic() - began_s, Console())
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

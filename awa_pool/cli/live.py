@@ -1,0 +1,106 @@
+"""The live picture of a pool: a line per worker, the queues, the rates."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from awa_pool.config import PoolConfig
+from awa_pool.supervisor.snapshot import PoolSnapshot, QueueView, WorkerView
+
+from . import render
+
+STYLES = {"busy": "green", "idle": "", "booting": "yellow", "starting": "yellow", "empty": "red", "stopped": "red",
+          "stopping": "yellow"}  # fmt: skip
+OTHER_LINES = 7  # head, headings, foot, and room for what is printed above
+MOST_QUEUES = 8
+
+
+class LiveView:
+    """Redraws itself with every snapshot; use as a context manager around the pool's run."""
+
+    def __init__(self, console: Console, config: PoolConfig) -> None:
+        self._console = console
+        self._workers = config.workers
+        self._live = Live(console=console, auto_refresh=False, transient=True,
+                          redirect_stdout=False, redirect_stderr=False)  # fmt: skip
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show(self, snapshot: PoolSnapshot) -> None:
+        """Draw the newest picture."""
+        self._live.update(picture(snapshot, self._console.size.height), refresh=True)
+
+
+def picture(snapshot: PoolSnapshot, height: int) -> RenderableType:
+    """Return the whole picture, at most about `height` lines high."""
+    queues = snapshot.queues[:MOST_QUEUES]
+    room = max(1, height - OTHER_LINES - len(queues))
+    workers = snapshot.workers if len(snapshot.workers) <= room else snapshot.workers[: room - 1]
+    parts: list[RenderableType] = [_head(snapshot), _workers(workers)]
+    hidden = len(snapshot.workers) - len(workers)
+    if hidden > 0:
+        busy = sum(worker.state == "busy" for worker in snapshot.workers[len(workers) :])
+        parts.append(Text(f"… and {hidden} more workers, {busy} of them busy", style="dim"))
+    if queues:
+        parts.append(_queues(queues))
+    return Group(*parts)
+
+
+def _head(snapshot: PoolSnapshot) -> Text:
+    head = Text.assemble((snapshot.app, "bold"), f"  {snapshot.phase} {render.span(snapshot.uptime_s)}")
+    head.append(f"  {snapshot.jobs_per_s:,.0f} jobs/s", style="bold")
+    head.append(f"  {snapshot.in_flight:,} in flight")
+    for outcome, count in snapshot.ended.items():
+        if count:
+            head.append(
+                f"  {count:,} {outcome}", style="red" if outcome in ("fail", "failed", "lost") else ""
+            )
+    if snapshot.database != "up":
+        head.append(f"  database: {render.plain(snapshot.database)}", style="red")
+    replaced = sum(snapshot.restarts.values())
+    if replaced:
+        head.append(f"  {replaced} restarts", style="yellow")
+    return head
+
+
+def _workers(workers: tuple[WorkerView, ...]) -> Table:
+    made = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("worker", "pid", "state", "job", "for", "jobs done", "memory"):
+        made.add_column(name, justify="left" if name in ("state", "job") else "right", no_wrap=True)
+    for worker in workers:
+        kind = render.plain(worker.kind) + (f" +{worker.running - 1}" if worker.running > 1 else "")
+        made.add_row(
+            str(worker.number),
+            str(worker.pid or "–"),
+            Text(worker.state, style=STYLES.get(worker.state, "")),
+            Text(kind),
+            render.span(worker.running_s) if worker.running else "",
+            f"{worker.jobs_done:,}",
+            render.size(worker.rss_bytes) if worker.rss_bytes else "–",
+        )
+    return made
+
+
+def _queues(queues: tuple[QueueView, ...]) -> Table:
+    made = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("queue", "available", "running", "later", "oldest"):
+        made.add_column(name, justify="left" if name == "queue" else "right", no_wrap=True)
+    for queue in queues:
+        made.add_row(
+            Text(render.plain(queue.queue) + (" (paused)" if queue.paused else "")),
+            f"{queue.available:,}",
+            f"{queue.running:,}",
+            f"{queue.scheduled + queue.retryable:,}",
+            render.span(queue.oldest_available_s),
+        )
+    return made

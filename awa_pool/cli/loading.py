@@ -1,0 +1,84 @@
+"""Import an app by name, and say in one line what is wrong when it is not there."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import traceback
+from types import ModuleType
+from typing import Any
+
+from awa_pool.errors import ConfigError
+
+_LONGEST_TEXT = 300
+
+
+def load_app(spec: str) -> Any:
+    """Return the Client that MODULE:CLIENT names.
+
+    Errors: ConfigError naming the missing module or attribute, what stands there instead of a Client, or the
+    error and the line at which the import failed.
+    """
+    module_name, _, attribute = spec.partition(":")
+    module = _import(spec, module_name)
+    found: Any = module
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise ConfigError(
+                f"app {spec!r}: module {module_name!r} has no {attribute!r}{_hint(module, attribute)}"
+            )
+        found = getattr(found, part)
+    if not _is_client(found):
+        raise ConfigError(
+            f"app {spec!r}: {attribute!r} is of type {type(found).__name__}, not an awa_pool.Client{_hint(module, '')}"
+        )
+    return found
+
+
+def _import(spec: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise ConfigError(
+                f"app {spec!r}: there is no module {error.name!r} in {os.getcwd()} or on the Python path"
+            ) from None
+        raise _failed(spec, error) from error
+    except (Exception, SystemExit) as error:  # user code runs at import: it may raise anything, and even exit
+        raise _failed(spec, error) from error
+
+
+def _failed(spec: str, error: BaseException) -> ConfigError:
+    if isinstance(error, SyntaxError) and error.filename:
+        place = f"{error.filename}, line {error.lineno}"
+    else:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_users(f.filename)]
+        place = (
+            f"{frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line}"
+            if frames
+            else "no line known"
+        )
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    return ConfigError(
+        f"app {spec!r}: importing it raised {type(error).__name__}: {text[:_LONGEST_TEXT]} ({place})"
+    )
+
+
+def _is_users(filename: str) -> bool:
+    """Leave out the import machinery and this very module: the line that matters is the user's or a library's."""
+    return not filename.startswith("<frozen") and filename not in (__file__, importlib.__file__)
+
+
+def _is_client(found: object) -> bool:
+    from awa_pool.registry import Registry
+
+    return isinstance(getattr(found, "registry", None), Registry)
+
+
+def _hint(module: ModuleType, written: str) -> str:
+    clients = sorted(name for name, value in vars(module).items() if _is_client(value))
+    if clients:
+        return f"; its Client is {', '.join(f'{module.__name__}:{name}' for name in clients)}"
+    near = difflib.get_close_matches(written, vars(module), 1) if written else []
+    return f"; did you mean {near[0]!r}?" if near else ""

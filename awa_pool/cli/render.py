@@ -1,0 +1,89 @@
+"""How rows look to people, and to programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+WIDE = 200  # columns when the output is not a terminal
+
+
+def console() -> Console:
+    """Return the console of standard output; files and pipes get wide lines without colours."""
+    return Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, soft_wrap=False)
+
+
+def plain(value: object) -> str:
+    """Return a value as one harmless line: stored text must not move a terminal's cursor."""
+    text = value if isinstance(value, str) else "" if value is None else str(value)
+    return "".join(_visible(c) for c in text)
+
+
+def _visible(character: str) -> str:
+    if unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp"):
+        return character.encode("unicode_escape").decode()
+    return character
+
+
+def moment(value: datetime | None, now: datetime | None = None) -> str:
+    """Return an instant as UTC with its distance from now: `2026-01-31 12:30:05Z (5m ago)`."""
+    if value is None:
+        return "–"
+    behind_s = ((now or datetime.now(UTC)) - value).total_seconds()
+    distance = f"{span(abs(behind_s))} ago" if behind_s >= 0 else f"in {span(-behind_s)}"
+    return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z ({distance})"
+
+
+def span(seconds: float | None) -> str:
+    """Return a duration in the one or two units that matter."""
+    if seconds is None:
+        return "–"
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    for size, unit, below, lower in ((86_400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit}{int(seconds % size // below):02d}{lower}"
+    return f"{int(seconds)}s"
+
+
+def size(amount_bytes: float | None) -> str:
+    """Return a size in MiB or GiB."""
+    if amount_bytes is None:
+        return "–"
+    mib = amount_bytes / 2**20
+    return f"{mib:.0f} MiB" if mib < 1024 else f"{mib / 1024:.1f} GiB"
+
+
+def table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()
+) -> Table:
+    """Build a table; columns named in `right` are set flush right, cells are never read as markup."""
+    made = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        made.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row))
+    return made
+
+
+def print_json(value: Any) -> None:
+    """Print one object as one line of JSON."""
+    print(json.dumps(as_plain(value), ensure_ascii=False, default=str))
+
+
+def as_plain(value: Any) -> Any:
+    """Return a row of any of our types as a dict of its fields."""
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    return value

@@ -1,0 +1,28 @@
+"""Run a pool and show it: a live picture on a terminal, plain log lines elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from awa_pool.config import PoolConfig
+from awa_pool.supervisor import run_pool
+
+from .live import LiveView
+from .terminal import Terminal
+
+
+def run_and_show(config: PoolConfig) -> int:
+    """Run the pool until it ends; returns its exit status. The working directory becomes importable first."""
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)  # children inherit the path
+    if not wants_live_view(config):
+        return run_pool(config)
+    with Terminal() as terminal, LiveView(terminal.console, config) as view:
+        return run_pool(config, observer=view)
+
+
+def wants_live_view(config: PoolConfig) -> bool:
+    """Say whether a person is looking at a terminal that can redraw lines."""
+    return config.log_format == "console" and os.isatty(2) and os.environ.get("TERM", "dumb") != "dumb"

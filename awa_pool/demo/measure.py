@@ -1,0 +1,113 @@
+"""An app that burns CPU: parse Python files, walk their syntax trees, measure them.
+
+Put one job per file into the queue, then work on them with all cores:
+
+    python measure.py FOLDER RESULTS
+    awa-pool measure:client --workers 8 --drain
+
+Each worker appends one line of JSON per file to its own file in RESULTS. Delivery is at least once: should a worker
+die between writing a line and reporting the job, the file is measured again, and the later line counts.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import sys
+import time
+import tokenize
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from awa_pool import Client, Job
+
+client = Client()
+
+_BRANCHES = (
+    ast.If, ast.IfExp, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.Assert, ast.match_case,
+    ast.comprehension,
+)  # fmt: skip
+
+
+@dataclass
+class MeasureFile:
+    """Measure the Python file at `path` and append what was found to a file in the folder `results`."""
+
+    path: str
+    results: str
+
+
+@client.task(MeasureFile, queue="measure", max_attempts=3)
+def measure_file(job: Job[MeasureFile]) -> None:
+    """Measure one file and write the result down."""
+    started = time.time()
+    cpu_before_s = time.process_time()
+    found = measure(Path(job.args.path))
+    found |= {"started": started, "cpu_s": time.process_time() - cpu_before_s, "worker": os.getpid()}
+    with open(Path(job.args.results, f"{os.getpid()}.jsonl"), "a", encoding="utf-8") as out:
+        out.write(json.dumps(found) + "\n")
+
+
+def measure(path: Path) -> dict[str, Any]:
+    """Return what one file contains; a file that is no valid Python is a finding, not a failure."""
+    found: dict[str, Any] = {"path": str(path), "lines": 0, "functions": 0, "classes": 0, "complexity": 0}
+    found |= {"imports": [], "error": None}
+    try:
+        with warnings.catch_warnings(action="ignore"), tokenize.open(path) as source:
+            text = source.read()
+            tree = ast.parse(text, str(path))
+    except (SyntaxError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        return found | {"error": type(error).__name__}
+    nodes = list(ast.walk(tree))
+    functions = sum(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) for node in nodes)
+    return found | {
+        "lines": text.count("\n") + 1,
+        "functions": functions,
+        "classes": sum(isinstance(node, ast.ClassDef) for node in nodes),
+        "complexity": functions + sum(map(_branches, nodes)),
+        "imports": sorted({name for node in nodes for name in _imports(node)}),
+    }
+
+
+def _branches(node: ast.AST) -> int:
+    """Count the ways in which a node splits the flow, as in McCabe's measure."""
+    if isinstance(node, ast.BoolOp):
+        return len(node.values) - 1
+    return int(isinstance(node, _BRANCHES))
+
+
+def _imports(node: ast.AST) -> Iterator[str]:
+    """Name the top-level modules that a statement imports; relative imports are the package's own affair."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name.partition(".")[0] for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        yield node.module.partition(".")[0]
+
+
+def python_files(folder: Path) -> list[Path]:
+    """List the Python files below a folder, without what was installed into it."""
+    installed = {"site-packages", "dist-packages", "__pycache__"}
+    return sorted(
+        path
+        for path in folder.rglob("*.py")
+        if path.is_file() and not installed & {p.name for p in path.parents}
+    )
+
+
+def main(folder: str, results: str) -> None:
+    """Put one job per Python file below `folder` into the queue, all in one transaction."""
+    target = Path(results).resolve()
+    target.mkdir(parents=True, exist_ok=True)
+    jobs = [MeasureFile(str(path), str(target)) for path in python_files(Path(folder).resolve())]
+    client.insert_many(jobs)
+    print(f"{len(jobs)} files are waiting to be measured; results go to {target}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python measure.py FOLDER RESULTS")
+    main(*sys.argv[1:])

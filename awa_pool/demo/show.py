@@ -1,0 +1,185 @@
+"""The demo from start to end: a server, a pool, a job per file, two tables, and nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from awa_pool import Client
+from awa_pool.errors import AwaError, BootFailed
+from awa_pool.store.migrate import migrate
+
+from . import tables
+from .measure import MeasureFile, python_files
+from .results import Results, percentile, totals
+
+APP = "awa_pool.demo.measure:client"
+PICKUPS = 100  # jobs put in one by one to see how soon an idle pool takes them up
+START_DEADLINE_S = 60.0
+STALL_DEADLINE_S = 120.0
+STOP_DEADLINE_S = 60.0
+_LOOK_EVERY_S = 0.05
+
+
+@dataclass
+class Speed:
+    """What was measured on the way; seconds, unless named otherwise."""
+
+    workers: int
+    cores: int
+    server_s: float
+    pool_s: float = 0.0
+    enqueue_s: float = 0.0
+    wall_s: float = 0.0
+    jobs: int = 0
+    handler_cpu_s: float = 0.0
+    pickups_s: list[float] = field(default_factory=list)
+
+    @property
+    def jobs_per_s(self) -> float:
+        return self.jobs / self.wall_s
+
+    @property
+    def cpu_share(self) -> float:
+        """The handlers' CPU time as a share of what the used cores could give."""
+        return self.handler_cpu_s / (self.wall_s * min(self.workers, self.cores))
+
+    def pickup_ms(self, share: float) -> float:
+        return percentile(self.pickups_s, share) * 1000
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def show(workers: int, dsn: str, folder: Path, server_s: float, out: Console) -> None:
+    """Run the demo on the server at `dsn`, with files in `folder`, and print its tables to `out`.
+
+    Errors: BootFailed with the pool's own words when it does not start or stops working.
+    """
+    speed = Speed(workers, usable_cores(), server_s)
+    migrate(dsn)
+    client = Client(dsn)
+    results = Results(folder / "results")
+    results.folder.mkdir()
+    files = python_files(Path(sysconfig.get_path("stdlib")))
+    began_s = time.monotonic()
+    with _pool(workers, dsn, folder) as pool:
+        watch = _Watch(pool, results, folder / "pool.log")
+        client.insert(MeasureFile(str(files[0]), str(results.folder)))
+        watch.until(1, START_DEADLINE_S, "the pool did not start")
+        speed.pool_s = time.monotonic() - began_s
+        _measure_all(client, files, watch, speed, out)
+        measured = list(results.lines)
+        _measure_pickup(client, watch, speed)
+    out.print(tables.findings(totals(measured)))
+    out.print(tables.speed(speed))
+
+
+def _measure_all(client: Client, files: list[Path], watch: _Watch, speed: Speed, out: Console) -> None:
+    """One job per file, all put in at once."""
+    before = len(watch.results.lines)
+    began_s = time.monotonic()
+    client.insert_many([MeasureFile(str(path), str(watch.results.folder)) for path in files])
+    speed.enqueue_s = time.monotonic() - began_s
+    columns = (
+        TextColumn("measuring {task.fields[what]}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=out, disable=not out.is_terminal, transient=True) as progress:
+        task = progress.add_task(
+            "", total=len(files), what=f"{len(files):,} files of Python {sys.version.split()[0]}"
+        )
+        watch.until(
+            before + len(files),
+            STALL_DEADLINE_S,
+            "the pool does not get on",
+            lambda done: progress.update(task, completed=done - before),
+        )
+    speed.wall_s = time.monotonic() - began_s
+    speed.jobs = len(files)
+    speed.handler_cpu_s = sum(line["cpu_s"] for line in watch.results.lines[before:])
+
+
+def _measure_pickup(client: Client, watch: _Watch, speed: Speed) -> None:
+    """Single jobs into the idle pool: from before the insert until the handler's first line."""
+    smallest = Path(sysconfig.get_path("stdlib"), "__future__.py")
+    for _ in range(PICKUPS):
+        sent = time.time()
+        client.insert(MeasureFile(str(smallest), str(watch.results.folder)))
+        watch.until(len(watch.results.lines) + 1, START_DEADLINE_S, "the pool does not get on", pause_s=0.002)
+        speed.pickups_s.append(watch.results.lines[-1]["started"] - sent)
+
+
+class _Watch:
+    """Waits for results, and notices when none can come any more."""
+
+    def __init__(self, pool: subprocess.Popen[bytes], results: Results, log: Path) -> None:
+        self.results = results
+        self._pool = pool
+        self._log = log
+
+    def until(
+        self,
+        count: int,
+        patience_s: float,
+        complaint: str,
+        tell: Callable[[int], object] | None = None,
+        pause_s: float = _LOOK_EVERY_S,
+    ) -> None:
+        """Return when `count` results are there; BootFailed when the pool ends, or none came for `patience_s`."""
+        last_s = time.monotonic()
+        while len(self.results.lines) < count:
+            if self.results.read():
+                last_s = time.monotonic()
+                if tell is not None:
+                    tell(len(self.results.lines))
+            elif self._pool.poll() is not None or time.monotonic() - last_s > patience_s:
+                raise BootFailed(f"{complaint}: {self._last_words()}")
+            else:
+                time.sleep(pause_s)
+
+    def _last_words(self) -> str:
+        lines = self._log.read_text(errors="replace").strip().splitlines()
+        return " | ".join(lines[-5:]) or f"it ended with status {self._pool.returncode} and said nothing"
+
+
+@contextlib.contextmanager
+def _pool(workers: int, dsn: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the pool as a user would, in a process of its own; stopped at the end, whatever happens."""
+    with (folder / "pool.log").open("wb") as log:
+        pool = subprocess.Popen(
+            [sys.executable, "-m", "awa_pool.demo.pool_process", APP, "--workers", str(workers)],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            env={**os.environ, "AWA_POOL_DSN": dsn},
+        )  # fmt: skip
+    try:
+        yield pool
+        pool.send_signal(signal.SIGTERM)
+        status = pool.wait(STOP_DEADLINE_S)
+        if status != 0:
+            raise AwaError(f"the pool ended with status {status}: {(folder / 'pool.log').read_text()[-500:]}")
+    finally:
+        if pool.poll() is None:
+            pool.terminate()
+            try:
+                pool.wait(STOP_DEADLINE_S)
+            except subprocess.TimeoutExpired:
+                pool.kill()
+                pool.wait()

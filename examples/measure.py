@@ -1,0 +1,1 @@
+../awa_pool/demo/measure.py

@@ -1,0 +1,198 @@
+"""The command line: what it accepts, and the one line in which it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from awa_pool.cli import entry
+from awa_pool.cli.app_facts import app_dsn, check_app_name
+from awa_pool.cli.commands import COMMANDS
+from awa_pool.errors import ConfigError
+
+SECRET = "s3cr3t-word"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("AWA_POOL_DSN", "AWA_POOL_APP", "DATABASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *words: str, status: int = 2) -> str:
+    """Run a command line that must be refused; return its one line."""
+    assert entry.main(words) == status
+    told = capsys.readouterr()
+    assert told.out == ""
+    lines = told.err.splitlines()
+    assert len(lines) == 1, told.err
+    assert lines[0].startswith("awa-pool: ")
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["a:b", "--wrkers", "3"], "--wrkers"),
+        (["a:b", "--workers"], "--workers"),
+        (["a:b", "--workers", "0"], "--workers"),
+        (["a:b", "--workers", "two"], "'two'"),
+        (["a:b", "--drain-timeout", "25"], "--drain-timeout"),
+        (["a:b", "--drain-timeout", "25x"], "'25x'"),
+        (["a:b", "--history-size", "much"], "--history-size"),
+        (["a:b", "--queue", "mail:0"], "'mail:0'"),
+        (["a:b", "--queue", "mail", "-q", "mail"], "'mail' is named twice"),
+        (["a:b", "--start-method", "fork"], "--start-method"),
+        (["a:b", "--log-format", "xml"], "--log-format"),
+        (["a:b", "--metrics-port", "99999"], "--metrics-port"),
+        (["a:b", "--app", "c:d"], "'c:d'"),
+        (["a:b", "c:d"], "c:d"),
+        (["a:b", "--embedded", "--dsn", "host=x"], "--embedded and --dsn"),
+        (["a:b", "--stale-after", "3s"], "--stale-after"),
+        (["a:"], "'a:'"),
+        (["a-b:c"], "'a-b:c'"),
+        (["stauts"], "did you mean 'status'"),
+        (["nonsense"], "MODULE:CLIENT"),
+        ([], "no app given"),
+        (["job", "seven"], "ID"),
+        (["job"], "ID"),
+        (["jobs", "--state", "done"], "'done'"),
+        (["queue", "pauze", "mail"], "pauze"),
+        (["demo", "--workers", "0"], "--workers"),
+    ],
+)
+def test_what_is_wrong_is_named_in_one_line(
+    words: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert named in refusal(capsys, *words)
+
+
+def test_a_misspelt_flag_brings_the_right_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--workers" in refusal(capsys, "a:b", "--wrkers", "3")
+
+
+def test_without_a_database_nothing_starts_and_the_line_lists_the_ways(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWA_POOL_DSM", "host=x")
+    assert "AWA_POOL_DSN" in refusal(capsys, "status")
+    monkeypatch.delenv("AWA_POOL_DSM")
+    line = refusal(capsys, "status")
+    assert all(word in line for word in ("--dsn", "AWA_POOL_DSN", "DATABASE_URL", "--embedded"))
+
+
+@pytest.mark.parametrize("variable", ["AWA_POOL_DSN", "DATABASE_URL"])
+def test_an_unreadable_address_is_refused_without_showing_it(
+    variable: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, f"postgresql://me:{SECRET}@host:port:5/%zz")
+    assert SECRET not in refusal(capsys, "status")
+
+
+def test_a_database_that_is_away_is_a_failure_and_shows_no_password(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    dsn = f"host={tmp_path} user=me password={SECRET} dbname=x connect_timeout=2"
+    assert SECRET not in refusal(capsys, "status", "--dsn", dsn, status=1)
+
+
+def test_windows_is_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entry.sys, "platform", "win32")
+    assert "Linux or macOS" in refusal(capsys, "status")
+
+
+def test_the_help_groups_flags_and_names_commands_and_statuses(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["--help"]) == 0
+    told = capsys.readouterr().out
+    for wanted in ("Database", "Stopping", "--workers", "--drain-timeout", "Exit statuses", *COMMANDS):
+        assert wanted in told
+    for name in COMMANDS:
+        assert entry.main([name, "--help"]) == 0
+        assert "Usage: awa-pool " + name in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("awa-pool 0.")
+
+
+def test_config_tells_value_and_source_and_hides_addresses(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.awa-pool]\napp = "shop.jobs:client"\nretention = "2h"\n')
+    monkeypatch.setenv("AWA_POOL_WORKERS", "3")
+    monkeypatch.setenv("AWA_POOL_DSN", f"host=x password={SECRET}")
+    assert entry.main(["config", "--schema", "mine"]) == 0
+    told = capsys.readouterr().out
+    lines = {line.split()[0]: line for line in told.splitlines() if line.strip()}
+    assert "shop.jobs:client" in lines["app"] and "pyproject.toml" in lines["app"]
+    assert "3" in lines["workers"] and "AWA_POOL_WORKERS" in lines["workers"]
+    assert "mine" in lines["schema"] and "--schema" in lines["schema"]
+    assert SECRET not in told
+
+
+def test_migrate_prints_its_sql_without_a_database(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["migrate", "--sql", "--schema", "mine"]) == 0
+    told = capsys.readouterr().out
+    assert "create" in told and "{schema}" not in told and "awa_pool." not in told
+
+
+# --- apps ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spec", ["shop", "shop:", ":client", "shop jobs:client", "shop.:client", "shop:client:x"]
+)
+def test_what_is_no_app_name_is_refused(spec: str) -> None:
+    with pytest.raises(ConfigError, match="MODULE:CLIENT"):
+        check_app_name(spec)
+
+
+def app_problem(spec: str) -> str:
+    with pytest.raises(ConfigError) as refused:
+        app_dsn(spec)
+    return str(refused.value)
+
+
+def test_an_app_in_the_working_directory_is_found_with_its_own_address(tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "jobs.py").write_text(
+        "from awa_pool import Client\nprint('hello from the import')\nclient = Client('host=own')\nbare = Client()\n"
+    )
+    assert app_dsn("shop.jobs:client") == "host=own"
+    assert app_dsn("shop.jobs:bare") is None
+    assert "its Client is shop.jobs:bare, shop.jobs:client" in app_problem("shop.jobs:cleint")
+    assert "no module 'shop.jbos'" in app_problem("shop.jbos:client")
+    assert "no module 'shp'" in app_problem("shp.jobs:client")
+
+
+def test_a_mistake_inside_the_app_is_told_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("x = 1\ny = x / 0\n")
+    told = app_problem("broken:client")
+    assert "ZeroDivisionError" in told and "broken.py, line 2: y = x / 0" in told
+    (tmp_path / "typo.py").write_text("def f(:\n")
+    assert "SyntaxError" in app_problem("typo:client") and "typo.py, line 1" in app_problem("typo:client")
+    (tmp_path / "needs.py").write_text("import not_installed_anywhere\n")
+    told = app_problem("needs:client")
+    assert "not_installed_anywhere" in told and "needs.py, line 1" in told
+    (tmp_path / "other.py").write_text("client = {}\n")
+    assert "is of type dict, not an awa_pool.Client" in app_problem("other:client")
+    (tmp_path / "leaves.py").write_text("import sys; sys.exit(4)\n")
+    assert "SystemExit" in app_problem("leaves:client")
+    (tmp_path / "dies.py").write_text("import os; os._exit(4)\n")
+    assert "ended the process with status 4" in app_problem("dies:client")
+
+
+def test_importing_the_command_line_loads_no_driver_and_no_sockets() -> None:
+    code = "import sys, json, awa_pool.cli; print(json.dumps([m for m in ('psycopg', 'zmq', 'typer') if m in sys.modules]))"
+    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=path)
+    assert json.loads(done.stdout) == []

@@ -1,0 +1,97 @@
+"""The demo's app: what it finds in a file, and how its results are added up."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from awa_pool import Job
+from awa_pool.demo.measure import MeasureFile, measure, measure_file, python_files
+from awa_pool.demo.results import Results, percentile, totals
+
+ROOT = Path(__file__).parents[2]
+SOURCE = """
+import os.path, json
+from collections.abc import Iterator
+from . import sibling
+
+class A:
+    def f(self, x):
+        if x and os or json:
+            return [y for y in x if y]
+        try:
+            return (lambda: 1)()
+        except OSError:
+            return 1 if x else 2
+"""
+
+
+def test_a_file_is_measured(tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_text(SOURCE)
+    found = measure(path)
+    assert (found["functions"], found["classes"], found["error"]) == (2, 1, None)
+    assert found["imports"] == ["collections", "json", "os"]
+    assert found["complexity"] == 2 + len(["if", "or", "and", "for", "except", "else"])
+
+
+@pytest.mark.parametrize("content", [b"def f(:\n", b"\xff\xfe\x00", b"# coding: nonsense\n", b"a\x00b"])
+def test_a_file_that_is_no_python_is_a_finding(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_bytes(content)
+    assert measure(path)["error"] is not None
+
+
+def test_a_handlers_result_is_read_once_and_a_half_written_line_waits(tmp_path: Path) -> None:
+    source = tmp_path / "a.py"
+    source.write_text(SOURCE)
+    results = Results(tmp_path)
+    measure_file(Job(MeasureFile(str(source), str(tmp_path)), 1, "measure_file"))
+    assert [line["path"] for line in results.read()] == [str(source)]
+    assert results.read() == []
+    file = next(tmp_path.glob("*.jsonl"))
+    line = json.dumps(results.lines[0])
+    with file.open("a") as out:
+        out.write(line[:20])
+    assert results.read() == []
+    with file.open("a") as out:
+        out.write(line[20:] + "\n")
+    assert len(results.read()) == 1
+
+
+def test_a_file_measured_twice_counts_once(tmp_path: Path) -> None:
+    source = tmp_path / "a.py"
+    source.write_text(SOURCE)
+    line = measure(source)
+    added = totals([line, line])
+    assert (added.files, added.classes, added.unreadable) == (1, 1, 0)
+    assert added.most_imported == [("collections", 1), ("json", 1), ("os", 1)]
+
+
+def test_a_percentile_is_one_of_the_values() -> None:
+    assert percentile([3.0, 1.0, 2.0], 0.5) == 2.0
+    assert percentile([1.0], 0.95) == 1.0
+
+
+def test_installed_packages_are_not_the_standard_library(tmp_path: Path) -> None:
+    for name in ("a.py", "site-packages/b.py", "sub/c.py", "sub/__pycache__/d.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert [str(p.relative_to(tmp_path)) for p in python_files(tmp_path)] == ["a.py", "sub/c.py"]
+
+
+def test_the_example_is_the_demos_app_and_needs_only_public_names() -> None:
+    example = ROOT / "examples" / "measure.py"
+    assert example.read_bytes() == (ROOT / "awa_pool" / "demo" / "measure.py").read_bytes()
+    done = subprocess.run(
+        [sys.executable, str(example)],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )
+    assert done.returncode == 1 and "usage:" in done.stderr
