@@ -65,6 +65,7 @@ class Supervisor:
         self.rules = rules
         self.places = [Place(role, 0) for role in ACTORS] + [Place(WORKER, n + 1) for n in range(rules.workers)]
         self.stopping: Stopping | None = None
+        self.gave_up = ""
         self.restarts = dict.fromkeys((*ACTORS, WORKER), 0)
         self._by_role = {place.role: place for place in self.places if place.role != WORKER}
         self._children: dict[str, tuple[Place, Child]] = {}
@@ -72,7 +73,7 @@ class Supervisor:
         self._started = 0
         self._facts_known = False
         self._settling = False
-        self._was_ready = False  # some worker has been ready once
+        self.was_ready = False  # some worker has been ready once
         self._gone: deque[tuple[float, WorkerGone]] = deque()
         self._last_s: float | None = None
 
@@ -81,6 +82,11 @@ class Supervisor:
     def child_of(self, role: str) -> Child | None:
         """Return the living child of an actor's place."""
         return self._by_role[role].child
+
+    def child(self, incarnation: str) -> Child | None:
+        """Return one who lives."""
+        found = self._children.get(incarnation)
+        return None if found is None else found[1]
 
     def children(self) -> list[Child]:
         """Return everybody who lives, retiring ones included."""
@@ -220,7 +226,7 @@ class Supervisor:
         child.life, child.since_s = Life.READY, now_s
         out: list[Command] = [Log("debug", f"{child.name} is ready")]
         if child.role == WORKER:
-            self._was_ready, place.failures = True, 0
+            self.was_ready, place.failures = True, 0
             out += self._retire_older(place, now_s)
             if not self._facts_known and not self._settling:
                 self._settling = True
@@ -279,7 +285,7 @@ class Supervisor:
     def _replace(self, place: Place, child: Child, event: ChildExited, now_s: float) -> list[Command]:
         self.restarts[child.role] += 1
         why = child.fatal or child.killed_for or event.cause
-        if child.fatal and not self._was_ready and child.role == WORKER:
+        if child.fatal and not self.was_ready and child.role == WORKER:
             return self._give_up(child.fatal, ExitStatus.REFUSED, now_s)
         if not self._is_failed_start(child, event, now_s):
             place.lost(now_s)
@@ -361,6 +367,7 @@ class Supervisor:
         if self.stopping is not None:
             self.stopping.status = self.stopping.status or int(status)
             return []
+        self.gave_up = reason
         return [Log("error", reason), *self.stop(reason, now_s, int(status))]
 
     def stop(self, reason: str, now_s: float, status: int = 0) -> list[Command]:

@@ -1,13 +1,16 @@
-"""The host's sign of life in the database, on a connection and thread that no job and no other process can hold up."""
+"""The host's sign of life in the database, on threads of its own: no job, no other process, and not even a standing
+supervisor loop can hold it up."""
 
 from __future__ import annotations
 
 import os
+import select
 import socket
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import orjson
 
@@ -49,17 +52,19 @@ class RuntimeGone:
 News = DatabaseRefused | DatabaseAway | DatabaseBack | RuntimeGone
 
 
-class Heart:
-    """Registers the runtime, beats, samples queue depths while they are wanted, and says good-bye.
+class Pulse:
+    """What is asked when: registers the runtime, beats, samples queue depths while they are wanted. For one thread.
 
-    `connect` makes a `Store` or raises one of errors.py; it runs on the heart's thread.
+    `connect` makes a `Store` or raises one of errors.py; it runs on the store's thread.
     """
 
-    def __init__(self, connect: Callable[[], Store], *, heartbeat_s: float, info: dict[str, Any]) -> None:
+    def __init__(
+        self, connect: Callable[[], Store], runtime_id: str, *, heartbeat_s: float, info: dict[str, Any]
+    ) -> None:
         from awa_pool.store.mailbox import Mailbox
         from awa_pool.store.threads import StoreThread
 
-        self.runtime_id = str(uuid4())
+        self.runtime_id = runtime_id
         self.up: bool | None = None  # None: not yet known
         self.reason = ""
         self.depths: list[Any] = []
@@ -77,9 +82,9 @@ class Heart:
         """Descriptor that is readable when there is news."""
         return self._mailbox.fileno()
 
-    def take_new_runtime(self) -> None:
+    def take_new_runtime(self, runtime_id: str) -> None:
         """Go on under a new id."""
-        self.runtime_id = str(uuid4())
+        self.runtime_id = runtime_id
         self._registered = False
         self._due_s.pop(_REGISTER, None)
 
@@ -117,10 +122,10 @@ class Heart:
                 case StoreBack():
                     news += self._back()
                 case StoreAnswered(token=token, value=value):
-                    self._asked.pop(token, None)
+                    self._forget(token)
                     news += self._back() + self._answered(token, value, now_s)
                 case StoreFailed(token=token, error=error):
-                    self._asked.pop(token, None)
+                    self._forget(token)
                     self._due_s[token] = now_s + RETRY_S
                     if token in (_REGISTER, _BEAT) and not isinstance(error, StoreConflict):
                         news += self._lost(error)
@@ -139,7 +144,10 @@ class Heart:
         if call in self._asked or now_s < self._due_s.get(call, now_s):
             return
         if self._thread.submit(question, call):
-            self._asked[call] = now_s
+            self._asked = {**self._asked, call: now_s}  # replaced, as another thread reads it
+
+    def _forget(self, call: str) -> None:
+        self._asked = {known: since for known, since in self._asked.items() if known != call}
 
     def _answered(self, token: str, value: Any, now_s: float) -> list[News]:
         if token == _REGISTER:
@@ -167,3 +175,75 @@ class Heart:
     def _back(self) -> list[News]:
         was, self.up, self.reason = self.up, True, ""
         return [DatabaseBack()] if was is not True else []
+
+
+class Heart:
+    """A `Pulse` on a thread of its own, with its news in a mailbox. The driver is imported there, too."""
+
+    def __init__(self, make: Callable[[], Pulse]) -> None:
+        from awa_pool.store.mailbox import Mailbox
+
+        self.want_depths = False
+        """Whether somebody looks at queue depths."""
+        self._news = Mailbox()
+        self._orders = Mailbox()
+        self._pulse: Pulse | None = None
+        self._thread = threading.Thread(target=self._run, args=(make,), name="awa-pool heart", daemon=True)
+        self._thread.start()
+
+    def fileno(self) -> int:
+        """Descriptor that is readable when there is news."""
+        return self._news.fileno()
+
+    def take(self) -> list[News]:
+        """Return the news."""
+        return self._news.take()
+
+    @property
+    def up(self) -> bool | None:
+        """Whether there is a connection; None before the first try has ended."""
+        return None if self._pulse is None else self._pulse.up
+
+    @property
+    def reason(self) -> str:
+        """Why there is no connection."""
+        return "" if self._pulse is None else self._pulse.reason
+
+    @property
+    def depths(self) -> list[Any]:
+        """The newest sample of the queues."""
+        return [] if self._pulse is None else self._pulse.depths
+
+    def silence_s(self, now_s: float) -> float:
+        """Return for how long the oldest question has had no answer."""
+        return 0.0 if self._pulse is None else self._pulse.silence_s(now_s)
+
+    def take_new_runtime(self, runtime_id: str) -> None:
+        """Go on under a new id."""
+        self._orders.put(runtime_id)
+
+    def say_goodbye(self, within_s: float) -> bool:
+        """End the runtime by its own will, so that nobody waits for its silence; True when all was said in time."""
+        self._orders.put(_BYE)
+        self._thread.join(within_s + 1.0)
+        pulse = self._pulse
+        if self._thread.is_alive() or pulse is None:
+            return False
+        return pulse.say_goodbye(within_s)
+
+    def _run(self, make: Callable[[], Pulse]) -> None:
+        self._pulse = pulse = make()
+        poll = select.poll()
+        poll.register(pulse.fileno(), select.POLLIN)
+        poll.register(self._orders.fileno(), select.POLLIN)
+        while True:
+            now_s = time.monotonic()
+            pulse.tick(now_s, want_depths=self.want_depths)
+            pause_s = min(1.0, pulse.next_due_s(now_s, want_depths=self.want_depths))
+            poll.poll(max(1, int(pause_s * 1000)))
+            for order in self._orders.take():
+                if order == _BYE:
+                    return
+                pulse.take_new_runtime(order)
+            for news in pulse.take(time.monotonic()):
+                self._news.put(news)

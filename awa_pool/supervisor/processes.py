@@ -1,21 +1,29 @@
-"""The children as processes: start, watch, kill. No decisions here."""
+"""The children as processes: start, watch, kill. No decisions here.
+
+Processes are started by one thread that lives as long as the fleet: starting a fork server waits for the import of the
+user's app, and nothing else may wait with it. (One thread also because the kernel ends children with the very
+thread that started them.)
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import selectors
 import signal
 import sys
+import threading
 import time
 import types
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from awa_pool.control import ControlPipe
 from awa_pool.errors import WireError
 from awa_pool.messages import Message
+from awa_pool.store.mailbox import Mailbox
 
 from .entry import run_actor
 from .events import WORKER
@@ -41,7 +49,7 @@ class Process(Protocol):
 
 
 StartProcess = Callable[[str, int, str], tuple[Process, Any]]
-"""(role, number, incarnation) -> (started process, our end of the control pipe)."""
+"""(role, number, incarnation) -> (started process, our end of the control pipe or its `ControlPipe`)."""
 
 
 @dataclass(slots=True)
@@ -58,6 +66,22 @@ class Handle:
     peak_bytes: int = 0
     rss_bytes: int = 0
     memory_kills: int = 0  # the kernel's count when last seen alive
+
+
+@dataclass(frozen=True, slots=True)
+class NotStarted:
+    """A child that the system refused."""
+
+    incarnation: str
+    cause: str
+
+
+@dataclass(slots=True)
+class Expected:
+    """A child that is being started, and what it is to be told when it is there."""
+
+    messages: list[Message] = field(default_factory=list)
+    doomed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +128,12 @@ class Fleet:
         self.selector = selectors.DefaultSelector()
         self._start = {True: start_worker, False: start_actor}
         self._handles: dict[str, Handle] = {}
+        self._expected: dict[str, Expected] = {}
+        self._orders: queue.SimpleQueue[tuple[str, int, str] | None] = queue.SimpleQueue()
+        self._started = Mailbox()
+        self.selector.register(self._started.fileno(), selectors.EVENT_READ, ("started", ""))
+        self._thread = threading.Thread(target=self._launch, name="awa-pool starter", daemon=True)
+        self._thread.start()
 
     def handles(self) -> list[Handle]:
         """Return everybody who lives."""
@@ -113,22 +143,34 @@ class Fleet:
         """Return one who lives."""
         return self._handles.get(incarnation)
 
-    def start(self, role: str, number: int, incarnation: str) -> Handle:
-        """Start a child. Errors: OSError and the like, as the system gives them."""
-        with children_deaf():
-            process, connection = self._start[role == WORKER](role, number, incarnation)
-        pipe = ControlPipe(connection)
-        handle = Handle(role, number, incarnation, process, process.pid or 0, pipe, time.monotonic())
-        handle.memory_kills = oom_kills()
-        self._handles[incarnation] = handle
-        self.selector.register(pipe.fileno(), selectors.EVENT_READ, ("said", incarnation))
-        self.selector.register(process.sentinel, selectors.EVENT_READ, ("gone", incarnation))
-        return handle
+    def start(self, role: str, number: int, incarnation: str) -> None:
+        """Have a child started; the news comes by `take_started`."""
+        self._expected[incarnation] = Expected()
+        self._orders.put((role, number, incarnation))
+
+    def take_started(self) -> list[NotStarted]:
+        """Take in those who are there now, tell them what has waited, and return those who are not."""
+        refused: list[NotStarted] = []
+        for news in self._started.take():
+            if isinstance(news, NotStarted):
+                self._expected.pop(news.incarnation, None)
+                refused.append(news)
+                continue
+            self._handles[news.incarnation] = news
+            self.selector.register(news.pipe.fileno(), selectors.EVENT_READ, ("said", news.incarnation))
+            self.selector.register(news.process.sentinel, selectors.EVENT_READ, ("gone", news.incarnation))
+            expected = self._expected.pop(news.incarnation, Expected())
+            for message in expected.messages:
+                self.tell(news.incarnation, message)
+            if expected.doomed:
+                self.kill(news.incarnation)
+        return refused
 
     def tell(self, incarnation: str, message: Message) -> None:
         """Send; whoever is gone or does not read for megabytes hears nothing more."""
-        handle = self._handles.get(incarnation)
-        if handle is not None:
+        if (expected := self._expected.get(incarnation)) is not None:
+            expected.messages.append(message)
+        elif (handle := self._handles.get(incarnation)) is not None:
             with contextlib.suppress(WireError):
                 handle.pipe.send(message)
 
@@ -154,7 +196,9 @@ class Fleet:
         return said
 
     def kill(self, incarnation: str) -> None:
-        """SIGKILL a living child, a worker with its whole process group."""
+        """SIGKILL a child, a worker with its whole process group; one not yet there, as soon as it is."""
+        if (expected := self._expected.get(incarnation)) is not None:
+            expected.doomed = True
         handle = self._handles.get(incarnation)
         if handle is None or handle.process.exitcode is not None:
             return
@@ -200,7 +244,29 @@ class Fleet:
 
     def close(self) -> None:
         """Kill whoever is left and close everything; for the end, also an unexpected one."""
+        self._orders.put(None)
+        self._thread.join(JOIN_S)
+        for incarnation in self._expected:
+            self._expected[incarnation].doomed = True
+        self.take_started()
         for incarnation in list(self._handles):
             self.kill(incarnation)
             self.bury(incarnation)
         self.selector.close()
+        self._started.close()
+
+    def _launch(self) -> None:
+        """The starter thread."""
+        while (order := self._orders.get()) is not None:
+            role, number, incarnation = order
+            try:
+                with children_deaf():
+                    process, pipe = self._start[role == WORKER](role, number, incarnation)
+                if not isinstance(pipe, ControlPipe):
+                    pipe = ControlPipe(pipe)
+            except Exception as error:  # noqa: BLE001 (the system's refusals, and whatever a start method raises)
+                self._started.put(NotStarted(incarnation, f"could not be started: {error}"))
+                continue
+            handle = Handle(role, number, incarnation, process, process.pid or 0, pipe, time.monotonic())
+            handle.memory_kills = oom_kills()
+            self._started.put(handle)

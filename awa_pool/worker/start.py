@@ -251,9 +251,18 @@ def _control_pair() -> tuple[Any, Any]:
     return Connection(ours.detach()), Connection(theirs.detach())
 
 
+_lasting = threading.local()
+
+
+def declare_lasting_thread() -> None:
+    """Say that the calling thread outlives what it starts, so that children may be tied to it."""
+    _lasting.declared = True
+
+
 def _death_parent() -> int | None:
-    """Return our pid for a child to die with, only on the main thread: another one may end before the process."""
-    return os.getpid() if threading.current_thread() is threading.main_thread() else None
+    """Return our pid for a child to die with, only on a thread that lasts: another one may end before the process."""
+    lasts = threading.current_thread() is threading.main_thread() or getattr(_lasting, "declared", False)
+    return os.getpid() if lasts else None
 
 
 def _readable(descriptor: int, timeout_s: float | None) -> bool:

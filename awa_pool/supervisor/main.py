@@ -1,0 +1,156 @@
+"""Where a pool begins: `run_pool` for the command line, `run_client` for `client.run()`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from awa_pool.config import PoolConfig, load
+from awa_pool.errors import ConfigError
+from awa_pool.logs import set_up_logging
+from awa_pool.metrics import Exporter
+
+from .core import Rules, Supervisor
+from .endpoint import Endpoint
+from .events import ExitStatus
+from .gauges import gauges
+from .heartbeat import Heart, Pulse
+from .loop import PoolRun
+from .processes import Fleet
+from .procfs import check_descriptors
+from .run_dir import RunDir, make_run_dir
+from .settings import App
+from .signals import SignalPipe
+from .snapshot import Observer
+
+if TYPE_CHECKING:  # imported when a worker is started: on the starter's thread
+    from awa_pool.worker.start import WorkerStarter
+
+_log = logging.getLogger("awa_pool.supervisor")
+
+
+def run_pool(config: PoolConfig, app: App | str, *, observer: Observer | None = None) -> int:
+    """Run a pool until it is stopped, drained or has to give up; returns the exit status.
+
+    0: stopped or drained, everything stored. 1: gave up, or could not store everything. 2: a flag, app, address,
+    schema or limit is wrong (also raised as ConfigError before anything is started). 128 + n: cut short by a second
+    signal n. `config.dsn` must be settled; what workers print goes to this process's own output.
+    """
+    set_up_logging("supervisor", config.log_level, config.log_format)
+    if config.dsn is None:
+        raise ConfigError("no database given: write --dsn, set AWA_POOL_DSN, or give the Client one")
+    check_descriptors(config.workers)
+    run_dir = make_run_dir(config.run_dir)
+    starter = _Starter(config, app if isinstance(app, App) else App(name=app))
+    with SignalPipe() as signals:
+        fleet = Fleet(starter.start)
+        try:
+            return _run(config, starter.app, fleet, run_dir, signals, observer)
+        finally:
+            fleet.close()
+            starter.close()
+            run_dir.remove()
+
+
+def run_client(client: Any, **options: Any) -> int:
+    """Run a pool for the tasks of `client` (`client.run(workers=4, drain=True)`); returns the exit status.
+
+    `options` are `PoolConfig` fields; pyproject.toml and AWA_POOL_* count too. Errors: ConfigError.
+    """
+    from awa_pool.worker.app import pack_app
+    from awa_pool.worker.guard import check_may_run
+
+    check_may_run()
+    given = {"dsn": getattr(client, "dsn", None), "schema": getattr(client, "schema", None)} | options
+    config, _ = load(given, environ=_without_app(os.environ), start=Path.cwd(), in_python=True)
+    if config.dsn is None and os.environ.get("DATABASE_URL"):
+        config, _ = load(
+            given | {"dsn": os.environ["DATABASE_URL"]}, environ=_without_app(os.environ), start=Path.cwd(), in_python=True
+        )
+    return run_pool(config, App(blob=pack_app(client)))
+
+
+def _without_app(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if name != "AWA_POOL_APP"}
+
+
+def _run(
+    config: PoolConfig, app: App, fleet: Fleet, run_dir: RunDir, signals: SignalPipe, observer: Observer | None
+) -> int:
+    rules = Rules(
+        workers=config.workers,
+        boot_timeout_s=config.boot_timeout_s,
+        drain_timeout_s=config.drain_timeout_s,
+        max_jobs_per_worker=config.max_jobs_per_worker,
+        max_rss_bytes=config.max_rss_bytes,
+    )
+    core = Supervisor(rules, secrets.token_hex(3) + ".")
+    pool = PoolRun(config, app, core, fleet, run_dir, signals, lambda runtime: _heart(config, app, runtime), observer)
+    endpoint = _endpoint(config, pool)
+    _name_this_process(app)
+    _log.info("starting %d workers for %s", config.workers, app.title)
+    try:
+        return pool.run()
+    finally:
+        if endpoint is not None:
+            endpoint.close()
+
+
+def _heart(config: PoolConfig, app: App, runtime_id: str) -> Heart:
+    info = {"app": app.title, "workers": config.workers, "queues": [queue.name for queue in config.queues]}
+
+    def make() -> Pulse:
+        from awa_pool.store.connection import connect
+
+        return Pulse(
+            lambda: connect(str(config.dsn), config.schema, "supervisor"), runtime_id,
+            heartbeat_s=config.heartbeat_s, info=info,
+        )  # fmt: skip
+
+    return Heart(make)
+
+
+def _endpoint(config: PoolConfig, pool: PoolRun) -> Endpoint | None:
+    if config.metrics_port is None:
+        return None
+    exporter = Exporter(pool.figures, lambda: gauges(pool.painter.latest, pool.figures))
+    endpoint = Endpoint(config.metrics_host, config.metrics_port, exporter.render, lambda: pool.painter.seen)
+    pool.paint_for(lambda: endpoint.asked_at_s)
+    _log.info("metrics and health on http://%s:%d", config.metrics_host, endpoint.port)
+    return endpoint
+
+
+def _name_this_process(app: App) -> None:
+    import setproctitle
+
+    setproctitle.setproctitle(f"awa-pool: supervisor of {app.title}")
+
+
+class _Starter:
+    """Starts workers; on the fleet's starter thread, where the fork server's parent has to live on."""
+
+    def __init__(self, config: PoolConfig, app: App) -> None:
+        self.app = app
+        self._method = config.start_method
+        self._starter: WorkerStarter | None = None
+
+    def start(self, role: str, number: int, incarnation: str) -> tuple[Any, Any]:
+        """Start worker `number`."""
+        if self._starter is None:
+            from awa_pool.worker.start import WorkerStarter, declare_lasting_thread
+
+            declare_lasting_thread()
+            self._starter = WorkerStarter(self._method, self.app.name)
+        return self._starter.start(number)
+
+    def close(self) -> None:
+        """End the fork server."""
+        if self._starter is not None:
+            self._starter.close()
+
+
+__all__ = ["App", "ExitStatus", "run_client", "run_pool"]
