@@ -248,6 +248,9 @@ def _convert(value: Any) -> Any:
 def args_object(args: Any) -> dict[str, Any]:
     """Return the fields of an args object; ValidationError for what is none."""
     kind = type(args)
+    converter = _converters.get(kind)
+    if converter is not None and type(fields := converter(args)) is dict:
+        return fields
     if isinstance(args, list | tuple | str) or kind in (datetime, date):
         raise ValidationError(
             f"expected an object (a dict or a dataclass), got {_describe(kind)}", path="args"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -190,7 +190,10 @@ def _first(make: Callable[..., R]) -> Callable[[Rows], R]:
 
 def _job_row(*columns: Any) -> JobRow:
     row = JobRow(*columns)
+    instants = ("run_at", "created_at", "attempted_at", "finalized_at")
+    in_utc = {name: at.astimezone(UTC) for name in instants if (at := getattr(row, name)) is not None}
     return row._replace(
+        **in_utc,
         metadata=row.metadata or {},
         tags=row.tags or [],
         errors=row.errors or [],

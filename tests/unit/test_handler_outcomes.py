@@ -1,0 +1,159 @@
+"""Whatever a handler returns or raises becomes one recorded outcome."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from awa_pool.errors import DecodeError, TerminalError, ValidationError
+from awa_pool.job import (
+    BACKOFF_CAP_S,
+    ERROR_TEXT_BYTES,
+    MAX_DELAY_S,
+    MIN_DELAY_S,
+    Backoff,
+    Cancel,
+    Ending,
+    Job,
+    RetryAfter,
+    Snooze,
+    clean_text,
+    default_backoff_s,
+    resolve_outcome,
+)
+from awa_pool.states import Outcome
+
+
+def resolve(
+    result: object = None, raised: BaseException | None = None, attempt: int = 1, backoff: Backoff = None
+) -> Ending:
+    return resolve_outcome(result, raised, attempt=attempt, backoff=backoff, rng=random.Random(7))
+
+
+def raise_and_catch(make: Callable[[], BaseException]) -> BaseException:
+    try:
+        raise make()
+    except BaseException as problem:  # noqa: BLE001
+        return problem
+
+
+def test_none_completes_and_so_does_anything_unrecognised_with_its_type_named():
+    assert resolve(None) == Ending(Outcome.COMPLETED)
+    for value, name in [(5, "int"), (lambda: 1, "function"), ((i for i in ()), "generator"), (ValueError(), "ValueError")]:
+        assert resolve(value) == Ending(Outcome.COMPLETED, dropped=name)
+
+
+def test_an_answer_means_the_same_returned_and_raised():
+    assert resolve(Snooze(3)) == resolve(raised=Snooze(3)) == Ending(Outcome.SNOOZE, 3.0)
+    assert resolve(RetryAfter(timedelta(minutes=1))) == resolve(raised=RetryAfter(60))
+    assert resolve(RetryAfter(60)).outcome is Outcome.RETRY
+    cancelled = resolve(Cancel("no longer wanted"))
+    assert cancelled.outcome is Outcome.CANCEL
+    assert cancelled.error == {"error": "no longer wanted", "type": "Cancel"}
+
+
+@pytest.mark.parametrize("bad", [-1, float("nan"), float("inf"), True, "5", None, MAX_DELAY_S + 1, 10**400])
+def test_a_delay_that_is_none_is_refused_where_it_is_written(bad):
+    for answer in (RetryAfter, Snooze):
+        with pytest.raises(ValidationError, match=answer.__name__):
+            answer(bad)
+
+
+def test_a_delay_of_nothing_is_lifted_to_the_floor():
+    assert resolve(Snooze(0)).delay_s == resolve(RetryAfter(0)).delay_s == MIN_DELAY_S
+
+
+def test_an_exception_is_retried_with_type_message_and_traceback():
+    ending = resolve(raised=raise_and_catch(lambda: KeyError("wrong")))
+    assert ending.outcome is Outcome.RETRY
+    assert ending.error is not None
+    assert ending.error["type"] == "KeyError"
+    assert ending.error["error"] == "'wrong'"
+    assert "raise_and_catch" in ending.error["traceback"]
+    assert 2.0 <= (ending.delay_s or 0) <= 2.5
+
+
+def test_a_terminal_error_fails_at_once():
+    assert resolve(raised=TerminalError("never")).outcome is Outcome.FAIL
+    assert resolve(raised=DecodeError("x", path="args.n")).outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize(
+    ("raised", "text"),
+    [
+        (SystemExit(0), "the handler called exit with 0"),
+        (SystemExit("bye"), "the handler called exit with 'bye'"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (GeneratorExit(), "GeneratorExit"),
+    ],
+)
+def test_an_exit_is_a_failed_attempt_never_a_success(raised, text):
+    ending = resolve(raised=raised)
+    assert ending.outcome is Outcome.RETRY
+    assert ending.error is not None
+    assert ending.error["error"] == text
+
+
+def test_an_exception_that_cannot_be_described_is_survived():
+    class Rude(Exception):
+        def __str__(self) -> str:
+            raise SystemExit
+
+    class Odd(Exception):
+        def __str__(self) -> str:
+            return 5  # type: ignore[return-value]
+
+    assert "while it was described" in (resolve(raised=Rude()).error or {})["error"]
+    assert resolve(raised=Odd()).outcome is Outcome.RETRY
+
+
+def test_error_text_is_bounded_and_clean():
+    ending = resolve(raised=raise_and_catch(lambda: ValueError("é\0\ud800" * 100_000)))
+    assert ending.error is not None
+    assert sum(len(part.encode()) for part in ending.error.values()) <= ERROR_TEXT_BYTES
+    assert "\0" not in "".join(ending.error.values())
+
+
+def test_a_cause_is_named():
+    def chained() -> BaseException:
+        error = ValueError("second")
+        error.__cause__ = OSError("first")
+        return error
+
+    assert (resolve(raised=chained()).error or {})["error"] == "second (after OSError: first)"
+
+
+def test_clean_text_keeps_the_end_where_asked():
+    assert clean_text("abc" * 100, 20, keep_end=True).endswith("abc")
+    assert clean_text("abc" * 100, 20).startswith("abc")
+    assert len(clean_text("é" * 100, 21).encode()) <= 21
+
+
+def test_the_default_back_off_doubles_to_a_day_and_no_power_is_too_large():
+    rng = random.Random(1)
+    assert 4 <= default_backoff_s(2, rng) <= 5
+    assert default_backoff_s(16, rng) <= 2**16 * 1.25
+    assert default_backoff_s(10**9, rng) == BACKOFF_CAP_S
+
+
+def test_a_task_back_off_is_used_and_a_broken_one_costs_no_retry():
+    error = ValueError("x")
+    assert resolve(raised=error, backoff=7.0).delay_s == 7.0
+    assert resolve(raised=error, attempt=3, backoff=lambda attempt: attempt * 10.0).delay_s == 30.0
+    overflow = resolve(raised=error, attempt=1000, backoff=lambda attempt: 5.0**attempt)
+    assert overflow.outcome is Outcome.RETRY
+    assert overflow.delay_s == BACKOFF_CAP_S
+    assert "OverflowError" in (overflow.error or {})["backoff"]
+    assert resolve(raised=error, backoff=lambda attempt: "soon").delay_s is not None  # type: ignore[arg-type, return-value]
+
+
+def test_a_job_shows_what_its_body_holds():
+    job = Job({"n": 1}, 9, "k", 2, 5, extra={"tags": ["a"], "metadata": {"m": 1}, "snoozes": 3, "ordering_key": "o"})
+    assert (job.tags, job.metadata, job.snoozes, job.ordering_key) == (("a",), {"m": 1}, 3, "o")
+    assert not job.is_cancelled()
+    assert Job(None, 1, "k", is_cancelled=lambda: True).is_cancelled()
+    assert "n" not in repr(job).replace("kind", "")
+    assert not hasattr(job, "__dict__")
