@@ -6,7 +6,7 @@ import os
 import sys
 
 from awa_pool.config import PoolConfig
-from awa_pool.supervisor import run_pool
+from awa_pool.supervisor.main import run_pool
 
 from .live import LiveView
 from .terminal import Terminal
@@ -14,13 +14,14 @@ from .terminal import Terminal
 
 def run_and_show(config: PoolConfig) -> int:
     """Run the pool until it ends; returns its exit status. The working directory becomes importable first."""
+    app = str(config.app)
     here = os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)  # children inherit the path
     if not wants_live_view(config):
-        return run_pool(config)
+        return run_pool(config, app)
     with Terminal() as terminal, LiveView(terminal.console, config) as view:
-        return run_pool(config, observer=view)
+        return run_pool(config, app, observer=view)
 
 
 def wants_live_view(config: PoolConfig) -> bool:

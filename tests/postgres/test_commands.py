@@ -1,0 +1,94 @@
+"""The commands beside the pool, on a real database."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from awa_pool import Client
+from awa_pool.cli.entry import main
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], dsn: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("AWA_POOL_DSN", dsn)
+    monkeypatch.delenv("AWA_POOL_APP", raising=False)
+
+    def run(*words: str, status: int = 0) -> str:
+        assert main(words) == status, capsys.readouterr().err
+        told = capsys.readouterr()
+        return told.err if status else told.out
+
+    return run
+
+
+@pytest.fixture
+def client(dsn: str) -> Any:
+    with Client(dsn) as client:
+        yield client
+
+
+def test_a_job_is_shown_with_all_it_carries(run: Any, client: Client) -> None:
+    job_id = client.insert(
+        {"size": 7}, kind="resize", queue="pictures", metadata={"from": "shop"}, tags=["a"]
+    )
+    told = run("job", str(job_id))
+    for wanted in ("resize", "pictures", "available", '{"size": 7}', '{"from": "shop"}'):
+        assert wanted in told
+    shown = json.loads(run("job", str(job_id), "--json"))
+    assert (shown["id"], shown["kind"], shown["args"]) == (job_id, "resize", {"size": 7})
+
+
+def test_an_unknown_job_is_a_failure_that_names_it(run: Any) -> None:
+    for words in (("job", "987654"), ("cancel", "987654"), ("retry", "987654"), ("job", str(2**70))):
+        assert words[1] in run(*words, status=1)
+
+
+def test_jobs_are_listed_by_state_newest_first_and_page_by_page(run: Any, client: Client) -> None:
+    ids = [client.insert({"n": n}, kind="count") for n in range(3)]
+    listed = [json.loads(line)["id"] for line in run("jobs", "--state", "available", "--json").splitlines()]
+    assert listed == ids[::-1]
+    first = run("jobs", "--limit", "2")
+    assert f"--before {ids[1]}" in first
+    assert [
+        json.loads(line)["id"] for line in run("jobs", "--before", str(ids[1]), "--json").splitlines()
+    ] == [ids[0]]
+    assert run("jobs", "--state", "failed") == "No such jobs.\n"
+
+
+def test_stored_text_cannot_move_the_cursor(run: Any, client: Client) -> None:
+    client.insert({"n": "\x1b[2J"}, kind="count\x1b[31m")
+    told = run("jobs") + run("status") + run("queue", "stats")
+    assert "\x1b" not in told and "count\\x1b[31m" in told
+
+
+def test_a_job_is_cancelled_and_brought_back(run: Any, client: Client) -> None:
+    job_id = client.insert({}, kind="count")
+    assert run("cancel", str(job_id)) == f"job {job_id} is cancelled\n"
+    assert str(job_id) in run("cancel", str(job_id), status=1)
+    assert run("retry", str(job_id)) == f"job {job_id} is available\n"
+
+
+def test_a_queue_is_paused_and_resumed(run: Any, client: Client) -> None:
+    client.insert({}, kind="count", queue="mail")
+    assert run("queue", "pause", "mail") == "queue mail is paused\n"
+    assert "mail (paused)" in run("status")
+    assert run("queue", "resume", "mail") == "queue mail is not paused\n"
+    (row,) = [json.loads(line) for line in run("queue", "stats", "--json").splitlines()]
+    assert (row["queue"], row["available"], row["paused"]) == ("mail", 1, False)
+
+
+def test_status_tells_pools_and_queues_as_one_object(run: Any, client: Client) -> None:
+    assert "No pool" in run("status") and "No queue" in run("status")
+    client.insert({}, kind="count")
+    told = json.loads(run("status", "--json"))
+    assert told["pools"] == [] and told["queues"][0]["available"] == 1
+
+
+def test_a_missing_schema_is_refused_with_the_command_to_run(run: Any, dsn: str) -> None:
+    assert "awa-pool migrate --schema other" in run("status", "--schema", "other", status=2)
+    assert "installed" in run("migrate", "--schema", "other")
+    assert "up to date" in run("migrate", "--schema", "other")
+    assert "No queue" in run("status", "--schema", "other")
