@@ -133,7 +133,7 @@ def throw_away() -> Iterator[Server]:
     process: subprocess.Popen[bytes] | None = None
     try:
         subprocess.run(
-            [bin_dir / "initdb", "-D", root / "data", "-U", "awa", "-A", "trust", "-E", "UTF8", "--locale=C"],
+            [bin_dir / "initdb", "-D", root / "data", "-U", "bench", "-A", "trust", "-E", "UTF8", "--locale=C"],
             check=True, stdout=subprocess.DEVNULL, cwd=root, **owner,
         )  # fmt: skip
         settings = [argument for setting in SETTINGS for argument in ("-c", setting)]
@@ -142,7 +142,7 @@ def throw_away() -> Iterator[Server]:
                 [bin_dir / "postgres", "-D", root / "data", "-k", sockets, "-h", "", *settings],
                 stdout=output, stderr=output, cwd=root, start_new_session=True, **owner,
             )  # fmt: skip
-        dsn = f"host={sockets} port=5432 user=awa dbname=postgres"
+        dsn = f"host={sockets} port=5432 user=bench dbname=postgres"
         _await_start(process, dsn, log)
         yield Server(dsn, process.pid, bin_dir)
     finally:

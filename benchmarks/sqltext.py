@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import LiteralString, cast
+from typing import LiteralString
 
 _FOLDER = Path(__file__).parent / "sql"
 
@@ -12,4 +12,4 @@ _FOLDER = Path(__file__).parent / "sql"
 @cache
 def text(name: str) -> LiteralString:
     """Return the statement in `sql/<name>.sql`."""
-    return cast(LiteralString, (_FOLDER / f"{name}.sql").read_text())
+    return (_FOLDER / f"{name}.sql").read_text()
