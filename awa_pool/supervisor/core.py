@@ -180,6 +180,7 @@ class Supervisor:
 
     def _start(self, place: Place, now_s: float) -> list[Command]:
         self._started += 1
+        place.starts += 1
         incarnation = f"{self._token}{self._started:x}"
         child = Child(place.role, place.number, incarnation, Life.UNINSTRUCTED, now_s, now_s)
         place.child, place.start_at_s = child, None
@@ -231,7 +232,7 @@ class Supervisor:
             if not self._facts_known and not self._settling:
                 self._settling = True
                 out.append(Settle(dict(facts)))
-        elif self.restarts[child.role]:
+        elif place.starts > 1:
             out += self._introduce(child)
         return out
 
@@ -262,7 +263,7 @@ class Supervisor:
             if not child.drained and not child.killed_for:
                 out.append(Log("warning", f"{child.name} {event.cause} while the pool stops"))
             if child.role == FINALIZER:
-                place.start_at_s = now_s
+                place.start_at_s = None if child.cut else now_s
                 if not child.drained and not self.stopping.needs_finalizer:
                     self.stopping.lost_results()
             return out

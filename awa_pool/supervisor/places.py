@@ -52,6 +52,7 @@ class Place:
     role: str
     number: int
     child: Child | None = None
+    starts: int = 0
     failures: int = 0  # in a row; a boot that succeeded ends the row
     start_at_s: float | None = None  # set while empty
     reason: str = ""  # of the newest failure

@@ -52,8 +52,9 @@ class Stopping:
         """Tell everybody; whoever is not even ready holds nothing and is killed."""
         drain_s = max(0.0, self._cut_at_s - now_s)
         out: list[Command] = []
+        results = any(child.role == WORKER and child.life is Life.READY for child in pool.children())
         for child in pool.children():
-            if child.role == FINALIZER and child.life is Life.READY:
+            if child.role == FINALIZER and (results or child.life is Life.READY):
                 continue
             if child.life in (Life.READY, Life.STOPPING):
                 child.life = Life.STOPPING

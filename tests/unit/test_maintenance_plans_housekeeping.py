@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+from awa_pool.maintenance.core import LEASE_S, ONLY_GONE_S, RENEW_S, Ask, Maintenance, Rules, Say
+
+
+class Promoted(NamedTuple):
+    promoted: int
+    next_due_s: float | None
+
+
+class Rescued(NamedTuple):
+    runtime_id: str
+    attempts: int
+
+
+class Database:
+    """Answers every question at once, on a clock that jumps to what is due."""
+
+    def __init__(self, **rules: Any) -> None:
+        self.now_s = 500.0
+        self.core = Maintenance(Rules(holder="me", **rules), self.now_s)
+        self.leads = True
+        self.answers: dict[str, Any] = {}
+        self.fails: set[str] = set()
+        self.asked: list[tuple[float, Ask]] = []
+        self.said: list[Say] = []
+
+    def run(self, seconds: float) -> list[Ask]:
+        """Let time pass; returns what was asked."""
+        end_s, before = self.now_s + seconds, len(self.asked)
+        while True:
+            pause_s = self.core.next_due_s(self.now_s)
+            if self.now_s + pause_s > end_s:
+                self.now_s = end_s
+                return [ask for _, ask in self.asked[before:]]
+            self.now_s += pause_s
+            for command in self.core.due(self.now_s):
+                assert isinstance(command, Ask)
+                self.asked.append((self.now_s, command))
+                self.said += self._answer(command)  # type: ignore[arg-type]
+
+    def _answer(self, ask: Ask) -> list[Any]:
+        if ask.branch in self.fails:
+            return self.core.failed(ask.branch, "out of room", self.now_s, passing=False)
+        defaults: dict[str, Any] = {"lead": self.leads, "promote": Promoted(0, None), "rescue": []}
+        return self.core.answered(ask.branch, self.answers.get(ask.branch, defaults.get(ask.branch)), self.now_s)
+
+
+def names(asks: list[Ask]) -> set[str]:
+    return {ask.branch for ask in asks}
+
+
+def test_only_the_leader_does_anything_but_ask_for_the_leadership() -> None:
+    database = Database()
+    database.leads = False
+    assert names(database.run(60.0)) == {"lead"}
+    database.leads = True
+    assert names(database.run(60.0)) == set(database.core.branches)
+
+
+def test_a_follower_asks_often_enough_for_the_stated_takeover() -> None:
+    database = Database()
+    database.leads = False
+    database.run(60.0)
+    moments = [at for at, ask in database.asked if ask.branch == "lead"]
+    assert max(after - before for before, after in itertools.pairwise(moments)) <= RENEW_S
+    assert RENEW_S * 2 < LEASE_S
+
+
+def test_nobody_is_rescued_before_the_leader_was_connected_for_one_stale_threshold() -> None:
+    database = Database(stale_s=30.0)
+    thresholds = [ask.arguments[0] for ask in database.run(29.0) if ask.branch == "rescue"]
+    assert thresholds and set(thresholds) == {ONLY_GONE_S}
+    database.run(3.0)
+    thresholds = [ask.arguments[0] for ask in database.run(20.0) if ask.branch == "rescue"]
+    assert set(thresholds) == {30.0}
+
+
+def test_an_outage_starts_the_wait_anew() -> None:
+    database = Database(stale_s=30.0)
+    database.run(60.0)
+    database.core.lost()
+    assert {ask.arguments[0] for ask in database.run(20.0) if ask.branch == "rescue"} == {ONLY_GONE_S}
+
+
+def test_a_branch_that_fails_waits_longer_each_time_and_stops_no_other() -> None:
+    database = Database()
+    database.fails = {"prune"}
+    asks = database.run(300.0)
+    assert 4 <= sum(ask.branch == "prune" for ask in asks) <= 10
+    assert names(asks) == set(database.core.branches)
+    assert len([say for say in database.said if "prune failed" in say.text]) == 1
+    database.fails = set()
+    database.run(90.0)
+    assert [say.text for say in database.said if "works again" in say.text] == ["prune works again"]
+
+
+def test_promotion_comes_at_the_moment_a_job_is_due() -> None:
+    database = Database()
+    database.answers["promote"] = Promoted(0, 0.3)
+    database.run(10.0)
+    moments = [at for at, ask in database.asked if ask.branch == "promote"]
+    assert max(after - before for before, after in itertools.pairwise(moments)) < 0.35
+
+
+def test_a_promotion_that_was_not_through_goes_on_at_once() -> None:
+    database = Database()
+    database.run(5.0)
+    database.answers["promote"] = Promoted(1000, 0.0)
+    assert sum(ask.branch == "promote" for ask in database.run(3.0)) > 20
+
+
+def test_an_idle_leader_asks_little() -> None:
+    database = Database()
+    database.run(120.0)
+    assert len(database.run(60.0)) / 60.0 < 2.5
+
+
+def test_rescues_are_counted_and_told() -> None:
+    database = Database()
+    database.answers["rescue"] = [Rescued("r1", 3)]
+    database.run(0.1)
+    assert database.core.rescued >= 3
+    assert any("r1" in say.text for say in database.said)

@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+import signal
+
+from supervisor_rig import Rig, account, finished, killed, started, told
+
+from awa_pool.messages import ActorReplaced, Idle, Retire, Stop, StopNow, WorkerGone
+from awa_pool.supervisor import events as ev
+from awa_pool.supervisor.places import FIRST_DELAY_S, MOST_FAILURES, Life
+
+
+def test_everybody_is_started_and_told_their_settings() -> None:
+    rig = Rig(workers=3)
+    assert sorted(started(rig.commands)) == [
+        ("dispatcher", 0), ("finalizer", 0), ("maintenance", 0), ("worker", 1), ("worker", 2), ("worker", 3),
+    ]  # fmt: skip
+    assert len([c for c in rig.commands if isinstance(c, ev.Instruct)]) == 6
+    assert len({c.incarnation for c in rig.commands if isinstance(c, ev.Start)}) == 6
+
+
+def test_actors_wait_for_the_facts_of_the_first_ready_worker() -> None:
+    rig = Rig(facts_known=False)
+    assert rig.child("dispatcher").life is Life.UNINSTRUCTED
+    rig.ready("worker", 1)
+    settle = [c for c in rig.commands if isinstance(c, ev.Settle)]
+    assert [c.facts for c in settle] == [{"queues": ["default"]}]
+    rig.ready("worker", 2)
+    assert len([c for c in rig.commands if isinstance(c, ev.Settle)]) == 1
+    rig.feed(ev.FactsSettled())
+    assert rig.child("dispatcher").life is Life.BOOTING
+
+
+def test_a_worker_killed_by_its_job_is_replaced_at_once_however_often() -> None:
+    rig = Rig(workers=1)
+    rig.all_ready()
+    for _ in range(20):
+        child = rig.child("worker", 1)
+        out = rig.dies(child, signal=signal.SIGSEGV, worked=True, account=account(child))
+        assert started(out) == [("worker", 1)]
+        rig.ready("worker", 1)
+    assert finished(rig.commands) == []
+
+
+def test_the_dispatcher_hears_what_a_dead_worker_had_started_and_siblings_are_left_alone() -> None:
+    rig = Rig(workers=2)
+    rig.all_ready()
+    child = rig.child("worker", 1)
+    news = account(child)
+    out = rig.dies(child, signal=9, worked=True, account=news)
+    assert ev.Tell(rig.child("dispatcher").incarnation, news) in out
+    assert killed(out) == []
+    assert rig.child("worker", 2).life is Life.READY
+
+
+def test_failing_boots_are_tried_again_with_growing_pauses_until_the_pool_gives_up() -> None:
+    rig = Rig(workers=1)
+    for role in ev.ACTORS:
+        rig.ready(role)
+    rig.ready("worker", 1)
+    rig.dies(rig.child("worker", 1), signal=9, worked=True)
+    pauses, last_s = [], rig.now_s
+    for _ in range(MOST_FAILURES - 1):
+        assert rig.dies(rig.child("worker", 1), "exited with status 3") and not finished(rig.commands)
+        while rig.core.workers()[0].child is None:
+            rig.live(0.5)
+        pauses.append(rig.now_s - last_s)
+        last_s = rig.now_s
+    assert pauses == sorted(pauses) and pauses[-1] > 4 * FIRST_DELAY_S
+    out = rig.dies(rig.child("worker", 1), "exited with status 3")
+    assert any(isinstance(c, ev.Log) and "exited with status 3" in c.text and "in a row" in c.text for c in out)
+    for role in ("dispatcher", "finalizer", "maintenance"):
+        rig.drains(rig.child(role))
+    assert finished(rig.commands) == [1]
+
+
+def test_one_worker_that_cannot_boot_does_not_end_a_pool_in_which_another_works() -> None:
+    rig = Rig(workers=2)
+    rig.all_ready()
+    rig.dies(rig.child("worker", 1), signal=9, worked=True)
+    for _ in range(MOST_FAILURES + 2):
+        while rig.core.workers()[0].child is None:
+            rig.live(0.5)
+        rig.dies(rig.child("worker", 1))
+    assert finished(rig.commands) == [] and rig.core.stopping is None
+
+
+def test_an_app_that_cannot_be_loaded_at_all_ends_the_pool_at_once_with_the_reason() -> None:
+    rig = Rig(workers=1)
+    out = rig.fatal(rig.child("worker", 1), "cannot load app 'shop:client'")
+    assert any(isinstance(c, ev.Log) and "shop:client" in c.text for c in out)
+    for role in ev.ACTORS:
+        rig.dies(rig.child(role), signal=9)
+    assert finished(rig.commands) == [2]
+
+
+def test_a_boot_that_hangs_is_killed_at_its_deadline_and_tried_again() -> None:
+    rig = Rig(workers=1, boot_timeout_s=10.0)
+    for role in ev.ACTORS:
+        rig.ready(role)
+    child = rig.child("worker", 1)
+    assert killed(rig.live(9.0)) == []
+    assert killed(rig.live(2.0)) == [child.incarnation]
+    rig.dies(child, signal=9)
+    assert started(rig.live(1.0)) == [("worker", 1)]
+
+
+def test_a_silent_actor_is_killed_and_its_successor_is_announced() -> None:
+    rig = Rig(workers=1)
+    rig.all_ready()
+    old = rig.child("finalizer")
+    for _ in range(14):
+        rig.wait(0.5)
+        rig.alive("dispatcher", "maintenance")
+    assert old.incarnation in killed(rig.commands)
+    rig.dies(old, signal=9)
+    rig.commands.clear()
+    rig.ready("finalizer")
+    assert set(told(rig.commands, ActorReplaced)) == {
+        rig.child("worker", 1).incarnation, rig.child("dispatcher").incarnation,
+    }  # fmt: skip
+
+
+def test_a_new_dispatcher_is_told_of_the_recent_deaths() -> None:
+    rig = Rig(workers=1)
+    rig.all_ready()
+    rig.dies(rig.child("dispatcher"), signal=9)
+    child = rig.child("worker", 1)
+    rig.dies(child, signal=9, worked=True, account=account(child))
+    assert told(rig.commands, WorkerGone) == []
+    new = rig.ready("dispatcher")
+    assert told(rig.commands, WorkerGone) == [new.incarnation]
+
+
+def test_silence_is_forgiven_when_the_supervisor_itself_stood_still() -> None:
+    rig = Rig(workers=1)
+    rig.all_ready()
+    rig.now_s += 60.0  # stopped and continued, or the machine slept
+    assert killed(rig.feed(ev.Tick())) == []
+    rig.alive()
+    assert killed(rig.live(4.0)) == []
+
+
+def test_a_worker_may_be_silent_as_long_as_its_handler_runs() -> None:
+    rig = Rig(workers=1)
+    rig.all_ready()
+    assert killed(rig.live(120.0)) == []
+
+
+def test_a_stop_signal_drains_workers_then_dispatcher_then_finalizer() -> None:
+    rig = Rig(workers=1)
+    rig.all_ready()
+    rig.feed(ev.SignalCame(signal.SIGTERM, "SIGTERM"))
+    stopped = told(rig.commands, Stop)
+    assert rig.child("worker", 1).incarnation in stopped and rig.child("dispatcher").incarnation in stopped
+    assert rig.child("finalizer").incarnation not in stopped
+    rig.drains(rig.child("worker", 1))
+    rig.drains(rig.child("maintenance"))
+    assert rig.child("finalizer").incarnation not in told(rig.commands, Stop)
+    rig.drains(rig.child("dispatcher"))
+    assert rig.child("finalizer").incarnation in told(rig.commands, Stop)
+    rig.drains(rig.child("finalizer"))
+    assert finished(rig.commands) == [0]
+    assert killed(rig.commands) == []
+
+
+def test_what_is_not_ready_when_the_pool_stops_is_killed() -> None:
+    rig = Rig(workers=2)
+    rig.feed(ev.SignalCame(signal.SIGINT, "SIGINT"))
+    assert len(killed(rig.commands)) == 5
+    for child in rig.core.children():
+        rig.dies(child, signal=9)
+    rig.wait(0.1)
+    assert finished(rig.commands) == [0]
+
+
+def test_jobs_cut_at_the_drain_timeout_use_no_attempt() -> None:
+    rig = Rig(workers=1, drain_timeout_s=5.0)
+    rig.all_ready()
+    rig.feed(ev.SignalCame(signal.SIGTERM, "SIGTERM"))
+    child = rig.child("worker", 1)
+    assert told(rig.live(4.5), StopNow) == []
+    assert told(rig.live(1.0), StopNow) == [child.incarnation]
+    assert killed(rig.live(1.5)) == [child.incarnation]
+    out = rig.dies(child, signal=9, worked=True, account=account(child, 7, 0b11, 0b01))
+    news = [c.message for c in out if isinstance(c, ev.Tell) and isinstance(c.message, WorkerGone)]
+    assert [n.started for n in news] == [[[7, 0b01, 0b01]]]
+
+
+def test_a_second_signal_cuts_everything_within_seconds() -> None:
+    rig = Rig(workers=1, drain_timeout_s=600.0)
+    rig.all_ready()
+    rig.feed(ev.SignalCame(signal.SIGINT, "SIGINT"))
+    worker = rig.child("worker", 1)
+    assert killed(rig.feed(ev.SignalCame(signal.SIGINT, "SIGINT"))) == [worker.incarnation]
+    rig.dies(worker, signal=9, worked=True)
+    while not finished(rig.commands) and rig.now_s < 1010.0:
+        rig.wait(0.25)
+        for child in rig.core.children():
+            if child.killed_for:
+                rig.dies(child, signal=9)
+    assert finished(rig.commands) == [130]
+
+
+def test_a_finalizer_lost_during_the_drain_is_replaced_while_results_may_come() -> None:
+    rig = Rig(workers=1)
+    rig.all_ready()
+    rig.feed(ev.SignalCame(signal.SIGTERM, "SIGTERM"))
+    out = rig.dies(rig.child("finalizer"), signal=9)
+    assert started(out) == [("finalizer", 0)]
+    rig.ready("finalizer")
+    assert rig.child("worker", 1).incarnation in told(rig.commands, ActorReplaced)
+    assert started(rig.dies(rig.child("worker", 1), signal=9, worked=True)) == []
+
+
+def test_a_pool_that_could_not_store_its_last_results_does_not_end_with_zero() -> None:
+    rig = Rig(workers=1)
+    rig.all_ready()
+    rig.feed(ev.SignalCame(signal.SIGTERM, "SIGTERM"))
+    for role, number in (("worker", 1), ("maintenance", 0), ("dispatcher", 0)):
+        rig.drains(rig.child(role, number))
+    finalizer = rig.child("finalizer")
+    assert killed(rig.wait(12.0)) == [finalizer.incarnation]
+    rig.dies(finalizer, signal=9)
+    assert finished(rig.commands) == [1]
+
+
+def test_an_idle_dispatcher_ends_a_draining_pool() -> None:
+    rig = Rig(workers=1)
+    rig.all_ready()
+    out = rig.says(rig.child("dispatcher"), Idle(3))
+    assert any(isinstance(c, ev.Log) and "3 wait for their time" in c.text for c in out)
+    assert rig.child("worker", 1).incarnation in told(out, Stop)
+
+
+def test_a_refused_schema_ends_the_pool_with_status_two() -> None:
+    rig = Rig(workers=1)
+    rig.feed(ev.Refused("run: awa-pool migrate"))
+    for child in rig.core.children():
+        rig.dies(child, signal=9)
+    rig.wait(0.1)
+    assert finished(rig.commands) == [2]
+
+
+def test_a_rescued_runtime_ends_its_handlers_and_begins_anew() -> None:
+    rig = Rig(workers=1)
+    rig.all_ready()
+    worker, dispatcher = rig.child("worker", 1), rig.child("dispatcher")
+    out = rig.feed(ev.RuntimeLost())
+    assert any(isinstance(c, ev.TakeNewRuntime) for c in out)
+    assert {worker.incarnation, dispatcher.incarnation} <= set(killed(out))
+    out = rig.dies(worker, signal=9, worked=True, account=account(worker))
+    assert started(out) == [("worker", 1)] and told(out, WorkerGone) == []
+
+
+def test_a_worn_worker_goes_only_when_its_successor_is_ready() -> None:
+    rig = Rig(workers=1, max_jobs_per_worker=100)
+    rig.all_ready()
+    old = rig.child("worker", 1)
+    assert started(rig.feed(ev.WorkerMeasured(old.incarnation, 99, 1 << 20))) == []
+    assert started(rig.feed(ev.WorkerMeasured(old.incarnation, 100, 1 << 20))) == [("worker", 1)]
+    assert started(rig.feed(ev.WorkerMeasured(old.incarnation, 101, 1 << 20))) == []
+    rig.commands.clear()
+    new = rig.ready("worker", 1)
+    assert new.incarnation != old.incarnation
+    assert told(rig.commands, Retire) == [rig.child("dispatcher").incarnation]
+    assert told(rig.commands, Stop) == [old.incarnation]
+    assert started(rig.drains(old)) == []
+
+
+def test_a_memory_cap_below_a_fresh_worker_never_keeps_it_from_working() -> None:
+    rig = Rig(workers=1, max_rss_bytes=1 << 20)
+    rig.all_ready()
+    old = rig.child("worker", 1)
+    assert started(rig.feed(ev.WorkerMeasured(old.incarnation, 0, 50 << 20))) == []
+    assert started(rig.feed(ev.WorkerMeasured(old.incarnation, 1, 50 << 20))) == [("worker", 1)]
