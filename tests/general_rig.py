@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 
@@ -40,7 +40,7 @@ class Queue:
         self.conn = psycopg.connect(dsn, autocommit=True, prepare_threshold=None)
         self.runtime = uuid.uuid4()
 
-    def __enter__(self) -> Queue:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -23,7 +23,9 @@ as $$
 declare
     v_id bigint;
 begin
-    if not request_fits(p_kind, p_args, p_queue, p_priority, p_max_attempts, p_metadata, p_tags, p_ordering_key) then
+    if not (args_fit(p_args)
+        and request_fits(p_kind, p_queue, p_priority, p_max_attempts, p_metadata, p_tags, p_ordering_key))
+    then
         perform refuse_request('', request_flaw(
             p_kind, p_args, p_queue, p_priority, p_max_attempts, p_metadata, p_tags, p_ordering_key));
     end if;

@@ -14,6 +14,7 @@ as $$
 declare
     v_ids bigint[];
     v_notify boolean;
+    v_short boolean := octet_length(p_jobs::text) <= 8388608;  -- and so is each of its parts
 begin
     if p_jobs is null or json_typeof(p_jobs) <> 'array' then
         perform refuse_request('', 'jobs: must be an array of objects');
@@ -25,9 +26,10 @@ begin
         with put as (
             insert into jobs_ready (kind, args, queue, priority, max_attempts, metadata, tags, ordering_key)
             select
-                case when request_fits(
-                        j.kind, j.args, coalesce(j.queue, 'default'), coalesce(j.priority, 2),
-                        coalesce(j.max_attempts, 25), j.metadata, j.tags, j.ordering_key)
+                case when json_typeof(j.args) = 'object' and (v_short or args_fit(j.args))
+                    and request_fits(
+                        j.kind, coalesce(j.queue, 'default'), coalesce(j.priority, 2), coalesce(j.max_attempts, 25),
+                        j.metadata, j.tags, j.ordering_key)
                     then j.kind
                     else refuse_item(p_jobs)
                 end,

@@ -22,8 +22,9 @@ begin
     checked as materialized (
         select
             i.*,
-            case when request_fits(
-                    i.kind, i.args, i.queue, i.priority, i.max_attempts, i.metadata, i.tags, i.ordering_key)
+            case when args_fit(i.args)
+                and request_fits(
+                    i.kind, i.queue, i.priority, i.max_attempts, i.metadata, i.tags, i.ordering_key)
                 and (i.said is null or i.run_at is not null)
                 then i.kind
                 else refuse_item(p_jobs)

@@ -60,7 +60,7 @@ def test_the_functions_say_the_states_that_a_job_can_reach_and_no_other(dsn: str
 
 def test_finish_takes_every_outcome_word_and_no_other(dsn: str) -> None:
     items = [
-        {"slot": 0, "receipt_id": 1, "nonce": 1, "index": 0, "job_id": 1, "run_lease": 1, "outcome": word}
+        {"slot": 0, "receipt_id": 1, "nonce": 1, "index": 0, "job_id": 1, "run_lease": 1, "outcome": word, "delay_s": 1}
         for word in (*(o.value for o in Outcome), "finished", "")
     ]
     with psycopg.connect(dsn, autocommit=True) as conn:
