@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import time
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -26,14 +24,6 @@ def demo(
 
     if workers is not None and not 1 <= workers <= 1024:
         raise ConfigError(f"--workers: {workers} is not possible; write a whole number from 1 to 1024")
-    before = signal.signal(signal.SIGTERM, _interrupt)  # so that everything is removed on the way out
     began_s = time.monotonic()
-    try:
-        with embedded.temporary_server("awa-demo-") as (dsn, folder):
-            show(workers or usable_cores(), dsn, folder, time.monotonic() - began_s, Console())
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+    with embedded.temporary_server("awa-demo-") as (dsn, folder):
+        show(workers or usable_cores(), dsn, folder, time.monotonic() - began_s, Console())

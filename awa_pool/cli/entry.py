@@ -6,9 +6,13 @@ side by side: two command sets, chosen by the first word.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from types import FrameType
 
 from awa_pool.errors import AwaError, ConfigError
 
@@ -20,8 +24,16 @@ STATUSES = (
         "failed: the job or action was refused, the database or a process gave up, or results could not be stored",
     ),
     ("2", "refused at once: a flag, app, address, queue, schema or folder is wrong; the line says which"),
-    ("130, 143", "cut short by a second Ctrl-C or SIGTERM"),
+    ("130, 143", "cut short by Ctrl-C or SIGTERM; a pool only by a second one"),
 )
+
+
+class Stopped(BaseException):
+    """A stop signal came: everything is left in order on the way out."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,7 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from .commands import run_words  # after the platform check, and not at import: typer costs 100 ms
 
     try:
-        return run_words(words)
+        with _stoppable():
+            return run_words(words)
+    except Stopped as stopped:
+        return 128 + stopped.number
     except ConfigError as error:
         return _refuse(str(error), REFUSED)
     except AwaError as error:
@@ -50,6 +65,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if usage is None:
             raise
         return _refuse(usage(), REFUSED)
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into an exception, so that an embedded server is left and not abandoned.
+
+    A running pool has its own way with signals; a signal that is ignored (`nohup`) stays so.
+    """
+    taken: list[signal.Signals] = []
+    if threading.current_thread() is threading.main_thread():
+        taken = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) is signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, _stop)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)  # a second one must not break off the tidying up
+    raise Stopped(number)
 
 
 def _status_of(error: AwaError) -> int:

@@ -68,4 +68,4 @@ class Terminal:
             self._print(rest)
 
     def _print(self, text: bytes) -> None:
-        self.console.print(Text.from_ansi(text.decode(errors="replace")))
+        self.console.print(Text.from_ansi(text.decode(errors="replace")), soft_wrap=True)
