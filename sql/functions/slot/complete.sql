@@ -7,12 +7,13 @@ language plpgsql volatile
 as $$
 declare
     r record;
+    m record;
 begin
     for r in select * from {schema}.close_bits_{slot}(p_receipts, p_nonces, p_masks, 1) loop
         receipt_id := r.receipt_id; done := r.done; stale := r.stale; busy := r.busy;
         if stale <> 0 then
-            select done | m.done, stale & ~m.done & ~m.busy, busy | m.busy into done, stale, busy
-              from {schema}.complete_moved(r.receipt_id, p_nonces, r.stale) as m;
+            select * into m from {schema}.complete_moved(r.receipt_id, p_nonces, r.stale);
+            done := done | m.done; stale := stale & ~m.done & ~m.busy; busy := busy | m.busy;
         end if;
         return next;
     end loop;
