@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 
 from awa_pool.config import PoolConfig
-from awa_pool.errors import ConfigError
+from awa_pool.errors import ConfigError, SchemaMismatch
 
 from .app_facts import app_dsn
 
@@ -48,10 +48,9 @@ def embedded_database(data_dir: str | None, schema: str) -> Iterator[str]:
     Processes started inside find it in AWA_POOL_DSN, so that a `Client()` in a handler meets the same queue.
     """
     from awa_pool import embedded
-    from awa_pool.store.migrate import migrate
 
     with embedded.server(data_dir) as dsn:
-        migrate(dsn, schema)
+        _install_schema(dsn, schema)
         before = os.environ.get("AWA_POOL_DSN")
         os.environ["AWA_POOL_DSN"] = dsn
         try:
@@ -61,6 +60,17 @@ def embedded_database(data_dir: str | None, schema: str) -> Iterator[str]:
                 del os.environ["AWA_POOL_DSN"]
             else:
                 os.environ["AWA_POOL_DSN"] = before
+
+
+def _install_schema(dsn: str, schema: str) -> None:
+    """Migrate if need be: a second command must not renew functions under a pool that runs."""
+    from awa_pool.store.connection import connect
+    from awa_pool.store.migrate import migrate
+
+    try:
+        connect(dsn, schema, "cli").close()
+    except SchemaMismatch:
+        migrate(dsn, schema)
 
 
 def at_a_terminal() -> bool:

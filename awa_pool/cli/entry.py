@@ -23,7 +23,7 @@ STATUSES = (
         "1",
         "failed: the job or action was refused, the database or a process gave up, or results could not be stored",
     ),
-    ("2", "refused at once: a flag, app, address, queue, schema or folder is wrong; the line says which"),
+    ("2", "refused at once: a flag, app, address, queue or schema is wrong; the line says which"),
     ("130, 143", "cut short by Ctrl-C or SIGTERM; a pool only by a second one"),
 )
 

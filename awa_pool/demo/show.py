@@ -16,12 +16,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from awa_pool import Client
 from awa_pool.errors import AwaError, BootFailed
 from awa_pool.store.migrate import migrate
 
 from . import tables
-from .measure import MeasureFile, python_files
+from .measure import MeasureFile, client, python_files
 from .results import Results, percentile, totals
 
 APP = "awa_pool.demo.measure:client"
@@ -73,24 +72,24 @@ def show(workers: int, dsn: str, folder: Path, server_s: float, out: Console) ->
     """
     speed = Speed(workers, usable_cores(), server_s)
     migrate(dsn)
-    client = Client(dsn)
+    client.dsn = dsn  # the app's own client, so that jobs get the queue its task names
     results = Results(folder / "results")
     results.folder.mkdir()
     files = python_files(Path(sysconfig.get_path("stdlib")))
     began_s = time.monotonic()
-    with _pool(workers, dsn, folder) as pool:
+    with client, _pool(workers, dsn, folder) as pool:
         watch = _Watch(pool, results, folder / "pool.log")
         client.insert(MeasureFile(str(files[0]), str(results.folder)))
         watch.until(1, START_DEADLINE_S, "the pool did not start")
         speed.pool_s = time.monotonic() - began_s
-        _measure_all(client, files, watch, speed, out)
+        _measure_all(files, watch, speed, out)
         measured = list(results.lines)
-        _measure_pickup(client, watch, speed)
+        _measure_pickup(watch, speed)
     out.print(tables.findings(totals(measured)))
     out.print(tables.speed(speed))
 
 
-def _measure_all(client: Client, files: list[Path], watch: _Watch, speed: Speed, out: Console) -> None:
+def _measure_all(files: list[Path], watch: _Watch, speed: Speed, out: Console) -> None:
     """One job per file, all put in at once."""
     before = len(watch.results.lines)
     began_s = time.monotonic()
@@ -117,7 +116,7 @@ def _measure_all(client: Client, files: list[Path], watch: _Watch, speed: Speed,
     speed.handler_cpu_s = sum(line["cpu_s"] for line in watch.results.lines[before:])
 
 
-def _measure_pickup(client: Client, watch: _Watch, speed: Speed) -> None:
+def _measure_pickup(watch: _Watch, speed: Speed) -> None:
     """Single jobs into the idle pool: from before the insert until the handler's first line."""
     smallest = Path(sysconfig.get_path("stdlib"), "__future__.py")
     for _ in range(PICKUPS):

@@ -122,7 +122,7 @@ def server_user(base: Path) -> ServerUser:
     """Choose who runs the server in `base`: whoever owns its data already, else the first that is suitable."""
     if os.geteuid() != 0:
         return ServerUser(_name_of(os.geteuid()), os.geteuid(), os.getegid(), switch=False)
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):
         owner = (base / "data").stat()
         if owner.st_uid != 0:
             return ServerUser(_name_of(owner.st_uid), owner.st_uid, owner.st_gid, switch=True)
@@ -158,6 +158,12 @@ def prepare(places: Places, user: ServerUser) -> None:
     Errors: EmbeddedError when a folder cannot be made, belongs to somebody else, or holds something else.
     """
     base = places.base
+    around = next(folder for folder in base.parents if folder.exists())
+    if user.switch and not user.can_enter(around):
+        raise EmbeddedError(
+            f"the embedded server runs as {user.name!r}, who cannot enter {around}: "
+            "name a folder that this user can reach with --data-dir"
+        )
     try:
         _make_base(base, user)
         _private(places.holders, os.geteuid(), os.getegid())
@@ -169,11 +175,6 @@ def prepare(places: Places, user: ServerUser) -> None:
             f"cannot make the folder of the embedded server, {base}: {error.strerror}; "
             "name another one with --data-dir"
         ) from None
-    if user.switch and not user.can_enter(base):
-        raise EmbeddedError(
-            f"the embedded server runs as {user.name!r}, who cannot enter {base}: "
-            "name a folder that this user can reach with --data-dir"
-        )
 
 
 def _make_base(base: Path, user: ServerUser) -> None:

