@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from awa_pool.messages import AskHolding
@@ -26,6 +27,34 @@ TAKES_AT_MOST_S = 30.0
 LOST = {"error": "the result of this attempt was lost within the pool", "type": "ResultLost"}
 
 Suspects = dict[int, int]
+
+
+@dataclass(slots=True)
+class Found:
+    """All that the database has open of one receipt, moved attempts included; ids stand at their indexes."""
+
+    slot: int
+    receipt_id: int
+    nonce: int
+    open_mask: int
+    job_ids: list[int]
+    leases: list[int] | None
+
+
+def merge(rows: Sequence[OpenRow]) -> dict[int, Found]:
+    """One `Found` per receipt: a receipt has a row, and each of its moved attempts another."""
+    merged: dict[int, Found] = {}
+    for row in rows:
+        if not 0 < len(row.job_ids) <= 63:
+            continue
+        found = merged.setdefault(row.receipt_id, Found(row.slot, row.receipt_id, row.nonce, 0, [], []))
+        leases = row.leases or [1] * len(row.job_ids)
+        found.job_ids += [0] * (len(row.job_ids) - len(found.job_ids))
+        found.leases = (found.leases or []) + [1] * (len(row.job_ids) - len(found.leases or []))
+        for index in bits(row.open_mask & FULL[len(row.job_ids)]):
+            found.job_ids[index], found.leases[index] = row.job_ids[index], leases[index]
+            found.open_mask |= 1 << index
+    return merged
 
 
 class Audit:
@@ -76,28 +105,25 @@ class Audit:
         self._began_s = None
         if began_s is None:
             return
-        merged: dict[int, tuple[OpenRow, int]] = {}
-        for row in rows:
-            if 0 < len(row.job_ids) <= 63:
-                mask = row.open_mask | (merged[row.receipt_id][1] if row.receipt_id in merged else 0)
-                merged[row.receipt_id] = (row, mask & FULL[len(row.job_ids)])
+        merged = merge(rows)
         if not self.recovered:
             self._recover(merged)
             return
         for receipt in desk.books:
             if receipt.claimed_s < began_s:
-                open_mask = merged[receipt.receipt_id][1] if receipt.receipt_id in merged else 0
+                found = merged.get(receipt.receipt_id)
+                open_mask = 0 if found is None else found.open_mask
                 self._closed_elsewhere(receipt, receipt.open & ~open_mask)
         self._find_adrift(merged)
 
-    def _recover(self, merged: dict[int, tuple[OpenRow, int]]) -> None:
+    def _recover(self, merged: dict[int, Found]) -> None:
         desk = self._desk
         self.recovered = True
         jobs = 0
-        for row, mask in merged.values():
-            if desk.books.enter_open(row, mask, desk.now_s) is not None:
-                jobs += mask.bit_count()
-                self._adrift[row.receipt_id] = mask
+        for found in merged.values():
+            if desk.books.enter_open(found, found.open_mask, desk.now_s) is not None:
+                jobs += found.open_mask.bit_count()
+                self._adrift[found.receipt_id] = found.open_mask
         for peer, held in self._holding.items():
             lane = desk.lanes.get(peer)
             if lane is not None:
@@ -114,16 +140,16 @@ class Audit:
             )  # cancelled or rescued: the handler learns of it, its credit stays
         self._desk.close(receipt, closed & ~receipt.out)
 
-    def _find_adrift(self, merged: dict[int, tuple[OpenRow, int]]) -> None:
+    def _find_adrift(self, merged: dict[int, Found]) -> None:
         """Attempts open in the database that neither books nor lanes know; seen twice, they are given back."""
         desk = self._desk
         seen: Suspects = {}
-        for receipt_id, (row, open_mask) in merged.items():
+        for receipt_id, found in merged.items():
             known = desk.books.get(receipt_id)
-            adrift = open_mask & ~(known.open & ~known.adrift if known is not None else 0)
+            adrift = found.open_mask & ~(known.open & ~known.adrift if known is not None else 0)
             if not adrift:
                 continue
-            receipt = desk.books.enter_open(row, adrift, desk.now_s)
+            receipt = desk.books.enter_open(found, adrift, desk.now_s)
             if receipt is None:
                 continue
             for peer, held in self._holding.items():

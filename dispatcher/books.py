@@ -129,9 +129,11 @@ class Books:
             if not mask:
                 return None
             receipt = Receipt(row.slot, row.receipt_id, row.nonce, "", 0)
-            receipt.job_ids, receipt.leases, receipt.claimed_s = row.job_ids, row.leases, now_s
+            receipt.claimed_s = now_s
             self._enter(receipt, 0)
         fresh = mask & ~receipt.open
+        if fresh and not receipt.bodies:
+            receipt.job_ids, receipt.leases = row.job_ids, row.leases
         receipt.open |= fresh
         self.jobs += fresh.bit_count()
         if receipt.queue:

@@ -99,7 +99,7 @@ class Dispatcher:
         """When the core wants a Tick at the latest, on the same clock; None: only an event can matter."""
         due = [
             None if self.claiming.stopped else self.recalls.due_s(),
-            self.departures.due_s(),
+            self.departures.due_s() if self.audit.recovered else None,
             self.desk.resend_due_s(),
             self._hello_s,
             self._cut_s,
@@ -124,6 +124,8 @@ class Dispatcher:
             "lanes": len(desk.lanes.by_peer),
             "idle_lanes": sum(1 for lane in desk.lanes if lane.idle_slots),
             "recalled_jobs": self.recalls.recalled + self.recalls.granted,
+            "run_jobs": desk.pacing.run_jobs,
+            "run_seconds": desk.pacing.run_seconds,
             "lost_jobs": self.departures.lost,
             "healed_jobs": self.audit.healed,
             "last_claim_ok_age_s": None if claiming.last_ok_s is None else now_s - claiming.last_ok_s,
@@ -298,9 +300,10 @@ class Dispatcher:
             and now_s >= self._hello_s
         ):
             self._say_hello()
-        for peer in self.departures.check():
-            self.audit.lane_gone(peer)
-            self.recalls.lane_gone(peer)
+        if self.audit.recovered:  # before, the books do not know what a dead worker had
+            for peer in self.departures.check():
+                self.audit.lane_gone(peer)
+                self.recalls.lane_gone(peer)
         if now_s >= self.audit.due_s and not self.audit.running and self._leave_s is None:
             self.audit.begin()
         resend_s = self.desk.resend_due_s()

@@ -130,8 +130,11 @@ class Lanes:
         return self._names.get(name, [])
 
     def for_kind(self, kind: str) -> str:
-        """The lane name that runs a kind; one that the app does not know goes where it is refused: sync."""
-        return self.name_of_kind.get(kind, "sync")
+        """The lane name that runs a kind; one that the app does not know goes to any lane, which refuses it."""
+        name = self.name_of_kind.get(kind)
+        if name is None:
+            name = "sync" if "sync" in self._names else next(iter(self._names), "sync")
+        return name
 
     def of_worker(self, worker: int, incarnation: str) -> list[Lane]:
         return [lane for lane in self if lane.worker == worker and lane.incarnation == incarnation]

@@ -70,6 +70,8 @@ class Pacing:
         self.queues: dict[str, QueuePace] = {}
         self.overall = QueuePace()
         self.claim_s = 0.005
+        self.run_jobs: dict[str, int] = {}
+        self.run_seconds: dict[str, float] = {}
 
     def observe(self, queue: str, timings: list[Any]) -> bool:
         """Take the timings of one `AttemptsRan`; False if they are malformed (then nothing is taken)."""
@@ -83,6 +85,8 @@ class Pacing:
                     continue  # kinds are an app's names; a thousand is somebody making them up
                 pace = self.kinds[kind] = KindPace()
             pace.observe(count, total_s, longest_s)
+            self.run_jobs[kind] = self.run_jobs.get(kind, 0) + count
+            self.run_seconds[kind] = self.run_seconds.get(kind, 0.0) + total_s
             self.overall.observe(count, total_s)
             if queue:
                 self.queues.setdefault(queue, QueuePace()).observe(count, total_s)

@@ -170,10 +170,14 @@ class World:
                 rows = self._claim(question)
                 notes = {} if rows else {name: "empty" for name in question.queues}
                 self.step(
-                    StoreSaysNo("claim", True, "lost") if lose else Claimed(question.request, rows, notes, 0.003)
+                    StoreSaysNo("claim", True, "lost")
+                    if lose
+                    else Claimed(question.request, rows, notes, 0.003)
                 )
             case ReadOpenAttempts():
-                self.step(StoreSaysNo("open_attempts", True, "lost") if lose else OpenAttemptsRead(self.open_rows()))
+                self.step(
+                    StoreSaysNo("open_attempts", True, "lost") if lose else OpenAttemptsRead(self.open_rows())
+                )
             case ReadPage(peer):
                 self.step(self._page(peer))
             case ReadWorkLeft():
@@ -202,7 +206,17 @@ class World:
             open_mask = ((1 << len(row.job_ids)) - 1) & ~self.closed[receipt_id]
             if open_mask:
                 rows.append(
-                    Row(row.queue, row.slot, receipt_id, row.nonce, row.priority, row.job_ids, [], [], open_mask)
+                    Row(
+                        row.queue,
+                        row.slot,
+                        receipt_id,
+                        row.nonce,
+                        row.priority,
+                        row.job_ids,
+                        [],
+                        [],
+                        open_mask,
+                    )
                 )
         return rows
 
@@ -311,7 +325,9 @@ class World:
             row = marks.setdefault(receipt_id, [receipt_id, 0, 0])
             row[1] |= 1 << index
             row[2] |= (1 << index) * ((receipt_id, index) in lane.completed)
-        gone = WorkerGone(lane.worker, lane.incarnation, "killed by signal 9 (SIGKILL)", list(marks.values()), "handler")
+        gone = WorkerGone(
+            lane.worker, lane.incarnation, "killed by signal 9 (SIGKILL)", list(marks.values()), "handler"
+        )
         self.to_dispatcher.append(SupervisorSaid(gone))
 
     def _page(self, peer: bytes) -> PageRead:
@@ -332,7 +348,10 @@ class World:
         stocked = jobs = size = 0
         for receipt in desk.books:
             places = (receipt.stock, receipt.out, receipt.ran, receipt.ending)
-            assert sum(place.bit_count() for place in places) + receipt.adrift.bit_count() == receipt.open.bit_count()
+            assert (
+                sum(place.bit_count() for place in places) + receipt.adrift.bit_count()
+                == receipt.open.bit_count()
+            )
             assert receipt.open and not any(place & ~receipt.open for place in places)
             assert set(receipt.why) == {i for i in range(63) if receipt.ending >> i & 1}
             stocked += receipt.stock.bit_count()
@@ -356,7 +375,9 @@ class World:
         assert all(jobs >= 0 for jobs in desk.books.in_flight.values())
         for claim in self.claims[-1:]:
             assert 0 < claim.total <= self.settings.window_jobs and min(claim.limits) > 0
-        assert desk.books.jobs <= self.settings.window_jobs or any(r.adrift or not r.bodies for r in desk.books)
+        assert desk.books.jobs <= self.settings.window_jobs or any(
+            r.adrift or not r.bodies for r in desk.books
+        )
 
     def settle(self, seconds: float = 120.0, step_s: float = 0.05) -> None:
         """Let everybody do what they can, fairly, until all jobs have ended or the time is over."""

@@ -1,0 +1,78 @@
+"""The core's questions as calls on the database thread, and its answers as events."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from awa_pool.errors import StoreUnavailable
+from awa_pool.store.listener import ListenerBack, ListenerLost
+from awa_pool.store.listener import Notified as Heard
+from awa_pool.store.store import Store
+from awa_pool.store.threads import StoreAnswered, StoreBack, StoreFailed, StoreLost, StoreThread
+
+from .events import (
+    Claim,
+    Claimed,
+    Command,
+    Event,
+    Notified,
+    OpenAttemptsRead,
+    ReadOpenAttempts,
+    ReadWorkLeft,
+    StoreIsBack,
+    StoreSaysNo,
+    WorkLeftRead,
+)
+
+_NAMES = {Claim: "claim", ReadOpenAttempts: "open_attempts", ReadWorkLeft: "work_left"}
+
+
+class Database:
+    """One claiming connection for one runtime."""
+
+    def __init__(self, thread: StoreThread, runtime_id: str) -> None:
+        self._thread = thread
+        self._runtime_id = runtime_id
+
+    def ask(self, command: Command) -> None:
+        """Queue a question; its answer comes through the mailbox."""
+
+        def call(store: Store) -> tuple[Any, float]:
+            began_s = time.monotonic()
+            return self._call(store, command), time.monotonic() - began_s
+
+        self._thread.submit(call, command)
+
+    def _call(self, store: Store, command: Command) -> Any:
+        match command:
+            case Claim(request, queues, limits, total, max_bytes, chunk, waiting):
+                runtime = self._runtime_id
+                return store.claim(queues, limits, total, max_bytes, chunk, runtime, request, waiting)
+            case ReadOpenAttempts():
+                return store.open_attempts(self._runtime_id)
+            case ReadWorkLeft(queues):
+                return store.work_left(queues)
+        raise TypeError(f"{type(command).__name__} is no question to the database")
+
+    @staticmethod
+    def event(answer: Any) -> Event | None:
+        """Translate what lay in the mailbox; None for what the core need not know."""
+        match answer:
+            case StoreAnswered(Claim(request), (claimed, took_s)):
+                return Claimed(request, claimed.receipts, claimed.notes, took_s)
+            case StoreAnswered(ReadOpenAttempts(), (rows, _)):
+                return OpenAttemptsRead(rows)
+            case StoreAnswered(ReadWorkLeft(), (left, _)):
+                return WorkLeftRead(left.available, left.running, left.later)
+            case StoreFailed(token, error):
+                return StoreSaysNo(_NAMES[type(token)], isinstance(error, StoreUnavailable), str(error))
+            case StoreLost(_, error):
+                return StoreSaysNo("connection", True, str(error))
+            case StoreBack():
+                return StoreIsBack()
+            case Heard(payload):
+                return Notified(payload)
+            case ListenerBack() | ListenerLost():
+                return Notified("")  # something may have been missed, or will be: look once
+        return None

@@ -1,0 +1,207 @@
+"""What the finalizer's core takes in and gives out: values, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+from awa_pool.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the finalizer needs to know of the pool."""
+
+    incarnation: str
+    window_jobs: int = 4096
+    window_bytes: int = 64 << 20
+
+    @classmethod
+    def from_dict(cls, settings: dict[str, Any]) -> Settings:
+        """Pick the finalizer's settings out of the `Configure` dictionary."""
+        return cls(
+            incarnation=str(settings["incarnation"]),
+            window_jobs=int(settings.get("window_jobs") or 4096),
+            window_bytes=int(settings.get("window_bytes") or 64 << 20),
+        )
+
+
+class Trouble(Enum):
+    """Why the database did not do what it was asked."""
+
+    AWAY = "away"  # it or the connection is gone; whether the call committed is unknown
+    CONFLICT = "conflict"  # deadlock or serialization failure
+    LOCKED = "locked"  # a lock was not to be had in time
+    REFUSED = "refused"  # it does not like this very statement or value
+
+
+# --- rows --------------------------------------------------------------------------------------------------
+
+
+class ClosedRow(Protocol):
+    """Of one receipt: bits set now, bits that had been set, bits of a receipt that another session holds."""
+
+    @property
+    def receipt_id(self) -> int: ...
+    @property
+    def done(self) -> int: ...
+    @property
+    def stale(self) -> int: ...
+    @property
+    def busy(self) -> int: ...
+
+
+class FinishedRow(Protocol):
+    """Of one item: 'done', 'stale', 'busy' or 'invalid', and the job's state after it."""
+
+    @property
+    def item(self) -> int: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def state(self) -> str | None: ...
+
+
+class OpenRow(Protocol):
+    """Attempts of this runtime that the database holds open; leases None means all 1."""
+
+    @property
+    def receipt_id(self) -> int: ...
+    @property
+    def open_mask(self) -> int: ...
+    @property
+    def job_ids(self) -> list[int]: ...
+    @property
+    def leases(self) -> list[int] | None: ...
+
+
+# --- events ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A timer the core asked for may be due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A worker's lane or the dispatcher, the peer, says something."""
+
+    peer: bytes
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorSaid:
+    """The supervisor says something."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """Answer to `Complete`."""
+
+    rows: Sequence[ClosedRow]
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Answer to `Finish`."""
+
+    rows: Sequence[FinishedRow]
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """Answer to `LookUp`; None when it failed."""
+
+    rows: Sequence[OpenRow] | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSaysNo:
+    """A call failed."""
+
+    what: str  # "complete" | "finish"
+    trouble: Trouble
+    error: str
+    sqlstate: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLost:
+    """There is no connection; calls wait for it."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreIsBack:
+    """The connection is there, the first or again."""
+
+
+Event = (
+    Tick | Heard | SupervisorSaid | Completed | Finished | LookedUp | StoreSaysNo | StoreLost | StoreIsBack
+)
+
+
+# --- commands ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send to a peer; what cannot be delivered is lost, and asked for again by who needs it."""
+
+    peer: bytes
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class ToSupervisor:
+    """Send to the supervisor."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Complete attempts of many receipts in one call; answered by `Completed` or `StoreSaysNo`."""
+
+    slots: list[int]
+    receipts: list[int]
+    nonces: list[int]
+    masks: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """End attempts with any outcome in one call; answered by `Finished` or `StoreSaysNo`."""
+
+    items: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp:
+    """Ask which attempts of this runtime are open, for the ids of their jobs; answered by `LookedUp`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something for the log: level, event name, fields."""
+
+    level: int
+    event: str
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """All is done: leave the loop."""
+
+
+Command = Send | ToSupervisor | Complete | Finish | LookUp | Note | Exit

@@ -1,0 +1,86 @@
+"""The finalizer's shell: socket, pipe and two database threads around the core; blocks in one place only."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from awa_pool.control import ControlPipe
+from awa_pool.messages import Stats
+from awa_pool.store.mailbox import Mailbox
+from awa_pool.wire import Poller, Router
+
+from .core import Finalizer
+from .database import Database
+from .events import Command, Event, Exit, Heard, Note, Send, SupervisorSaid, Tick, ToSupervisor
+
+STATS_EVERY_S = 1.0
+BURST = 512
+"""Messages read in one go, so that answers of the database are not kept waiting by a flood."""
+ROLE = "finalizer"
+_log = logging.getLogger("awa_pool.finalizer")
+
+
+class Loop:
+    """Feeds the core what comes and carries out what it says, until it exits or the supervisor is gone."""
+
+    def __init__(
+        self, core: Finalizer, pipe: ControlPipe, peers: Router, mailbox: Mailbox, database: Database
+    ) -> None:
+        self._core = core
+        self._pipe = pipe
+        self._peers = peers
+        self._mailbox = mailbox
+        self._database = database
+        self._running = True
+
+    def run(self) -> bool:
+        """Work until all is done; False when the supervisor is gone."""
+        open_ears = Poller([self._pipe, self._mailbox, self._peers])
+        busy_ears = Poller([self._pipe, self._mailbox])
+        stats_s = time.monotonic()
+        while self._running and not self._pipe.closed:
+            now_s = time.monotonic()
+            if now_s >= stats_s:
+                stats_s = now_s + STATS_EVERY_S
+                self._say_figures()
+            due_s = self._core.next_tick_s()
+            wait_s = max(0.0, min(stats_s, stats_s if due_s is None else due_s) - now_s)
+            if not (busy_ears if self._core.saturated else open_ears).wait(wait_s):
+                self._step(Tick())
+            while (spoken := self._pipe.receive()) is not None:
+                self._step(SupervisorSaid(spoken))
+            for answer in self._mailbox.take():
+                if (event := self._database.event(answer)) is not None:
+                    self._step(event)
+            for _ in range(0 if self._core.saturated else BURST):
+                heard = self._peers.receive()
+                if heard is None:
+                    break
+                self._step(Heard(heard[0], heard[1]))
+        if not self._pipe.closed:
+            self._say_figures()
+        return not self._pipe.closed
+
+    def _say_figures(self) -> None:
+        self._pipe.send(Stats(ROLE, self._core.settings.incarnation, self._core.figures()))
+
+    def _step(self, event: Event) -> None:
+        for command in self._core.step(event, time.monotonic()):
+            self._do(command)
+
+    def _do(self, command: Command) -> None:
+        match command:
+            case Send(peer, message):
+                self._peers.send(peer, message)
+            case ToSupervisor(message):
+                self._say_figures()  # the last word before what may end this process
+                self._pipe.send(message)
+            case Note(level, event, fields):
+                if _log.isEnabledFor(level):
+                    text = " ".join(f"{name}={value}" for name, value in fields.items())
+                    _log.log(level, "%s %s", event, text, extra={"event": event, **fields})
+            case Exit():
+                self._running = False
+            case _:
+                self._database.ask(command)

@@ -1,0 +1,13 @@
+"""Names of the events that the finalizer logs."""
+
+STARTED = "finalizer.started"
+DRAINING = "finalizer.draining"
+DRAINED = "finalizer.drained"
+MALFORMED = "message.malformed"
+STORE_AWAY = "store.away"
+STORE_BACK = "store.back"
+FLUSH_RETRIED = "flush.retried"
+FLUSH_SPLIT = "flush.split"
+RESULT_REFUSED = "result.refused"
+RESULT_DROPPED = "result.dropped"
+RESULTS_STALE = "results.stale"

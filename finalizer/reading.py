@@ -1,0 +1,107 @@
+"""From messages to units; everything that is not exactly of its form is left out and counted."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import orjson
+
+from awa_pool.messages import AttemptsEnded, EndAttempts
+from awa_pool.states import Outcome
+
+from .flush import Item, Part, Result
+
+_OUTCOMES = frozenset(outcome.value for outcome in Outcome)
+_BIGINT = 1 << 63
+LONGEST_DELAY_S = 366 * 86400.0 * 100
+
+
+def read_results(peer: bytes, message: AttemptsEnded) -> tuple[list[Part], list[Item], Result, int]:
+    """The units of a worker's message, and how many entries could not be read."""
+    bad = 0
+    kinds: list[tuple[str, int]] = []
+    mask = 0
+    named = 0 <= message.slot < 1 << 15 and is_bigint(message.receipt_id) and is_bigint(message.nonce)
+    for entry in message.completed if named else ():
+        if isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) and is_mask(entry[1]):
+            kinds.append((entry[0], entry[1] & ~mask))
+            mask |= entry[1]
+        else:
+            bad += 1
+    items: list[Item] = []
+    for entry in message.others if named else ():
+        kind = entry[3] if isinstance(entry, list) and len(entry) == 7 and isinstance(entry[3], str) else None
+        values = (
+            None
+            if kind is None
+            else read_item([message.slot, message.receipt_id, message.nonce, *entry[:3], *entry[4:]])
+        )
+        if values is None or kind is None:
+            bad += 1
+        else:
+            items.append(Item(values, kind, None))
+    size_bytes = 100 + (len(orjson.dumps(message.others)) if message.others else 0)
+    result = Result(peer, message.seq, mask.bit_count() + len(items), size_bytes)
+    parts = [Part(message.slot, message.receipt_id, message.nonce, mask, kinds, result)] if mask else []
+    for item in items:
+        item.result = result
+    result.left = len(parts) + len(items)
+    return parts, items, result, bad + (not named)
+
+
+def read_endings(message: EndAttempts) -> tuple[list[Part], list[Item], int]:
+    """The units of the dispatcher's message, urgent: others may be waiting for these jobs."""
+    masks: dict[tuple[int, int, int], int] = {}
+    items: list[Item] = []
+    bad = 0
+    for entry in message.items:
+        values = read_item(entry) if isinstance(entry, list) else None
+        if values is None:
+            bad += 1
+        elif values["outcome"] == Outcome.COMPLETED:
+            key = (values["slot"], values["receipt_id"], values["nonce"])
+            masks[key] = masks.get(key, 0) | 1 << values["index"]
+        else:
+            items.append(Item(values, "", None, urgent=True))
+    return [Part(*key, mask, [("", mask)], None, urgent=True) for key, mask in masks.items()], items, bad
+
+
+def read_item(entry: list[Any]) -> dict[str, Any] | None:
+    """`[slot, receipt_id, nonce, index, job_id, run_lease, outcome, delay_s, error]` as `finish` takes it, or None."""
+    if len(entry) != 9:
+        return None
+    slot, receipt_id, nonce, index, job_id, run_lease, outcome, delay_s, error = entry
+    if not all(is_bigint(value) for value in (slot, receipt_id, nonce, index, job_id, run_lease)):
+        return None
+    if not (0 <= slot < 1 << 15 and 0 <= index < 63) or outcome not in _OUTCOMES:
+        return None
+    values = {
+        "slot": slot,
+        "receipt_id": receipt_id,
+        "nonce": nonce,
+        "index": index,
+        "job_id": job_id,
+        "run_lease": run_lease,
+        "outcome": outcome,
+    }
+    if (
+        isinstance(delay_s, int | float)
+        and not isinstance(delay_s, bool)
+        and math.isfinite(delay_s)
+        and delay_s >= 0
+    ):
+        values["delay_s"] = min(float(delay_s), LONGEST_DELAY_S)
+    if isinstance(error, dict):
+        values["error"] = error
+        if outcome == Outcome.CANCEL and isinstance(error.get("error"), str):
+            values["reason"] = error["error"]
+    return values
+
+
+def is_bigint(value: Any) -> bool:
+    return type(value) is int and -_BIGINT <= value < _BIGINT
+
+
+def is_mask(value: Any) -> bool:
+    return type(value) is int and 0 < value < _BIGINT
