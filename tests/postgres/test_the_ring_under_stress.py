@@ -1,0 +1,148 @@
+"""Late and rolled-back producers, several claimers that roll back too, rotation and pruning, all at once."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import uuid
+from collections import Counter
+
+from ring_rig import Receipt, Session, call, claim_rows, complete, session, until, value
+
+RUN_S = 7.0
+PRODUCERS = 8
+CLAIMERS = 3
+QUEUES = ["a", "b"]
+
+
+class World:
+    """What the threads have seen commit."""
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+        self.producing_until = time.monotonic() + RUN_S
+        self.lock = threading.Lock()
+        self.committed: set[int] = set()
+        self.claimed: Counter[int] = Counter()
+        self.completed: Counter[int] = Counter()
+        self.pruned = 0
+        self.faults: list[str] = []
+        self.quiet = threading.Event()  # producers have ended
+        self.drained = threading.Event()
+
+    def run(self) -> None:
+        producers = [threading.Thread(target=self._guard, args=(self.produce, i)) for i in range(PRODUCERS)]
+        claimers = [threading.Thread(target=self._guard, args=(self.work, i)) for i in range(CLAIMERS)]
+        keeper = threading.Thread(target=self._guard, args=(self.keep_ring, 0))
+        for thread in (*producers, *claimers, keeper):
+            thread.start()
+        for thread in producers:
+            thread.join(60)
+        self.quiet.set()
+        for thread in claimers:
+            thread.join(60)
+        self.drained.set()
+        keeper.join(60)
+        assert not any(t.is_alive() for t in (*producers, *claimers, keeper))
+
+    def _guard(self, part: object, seed: int) -> None:
+        try:
+            part(seed)  # type: ignore[operator]
+        except BaseException as fault:
+            self.faults.append(repr(fault))
+
+    def produce(self, seed: int) -> None:
+        chance = random.Random(seed)
+        with session(self.dsn, autocommit=False) as conn:
+            while time.monotonic() < self.producing_until:
+                mine = set()
+                for _ in range(chance.choice([1, 1, 2, 10])):
+                    mine.add(call(conn, "enqueue('k', '{}', %s, %s)", chance.choice(QUEUES), chance.choice([1, 2])))
+                    if chance.random() < 0.3:
+                        time.sleep(chance.random() * 0.02)
+                if chance.random() < 0.03:
+                    time.sleep(chance.random() * 3)
+                if chance.random() < 0.15:
+                    conn.rollback()
+                    continue
+                conn.commit()
+                with self.lock:
+                    self.committed |= mine
+
+    def work(self, seed: int) -> None:
+        chance = random.Random(100 + seed)
+        runtime = uuid.uuid4()
+        held: list[Receipt] = []
+        with session(self.dsn, autocommit=False) as conn:
+            while True:
+                last_round = self.quiet.is_set()
+                rows = claim_rows(conn, QUEUES, total=chance.choice([1, 3, 50, 500]), runtime=runtime)
+                got = [Receipt(r[0], *r[2:]) for r in rows if r[1] == "receipt"]
+                if got and chance.random() < 0.1:
+                    conn.rollback()
+                    continue
+                if got:
+                    time.sleep(chance.random() * 0.005)
+                conn.commit()
+                with self.lock:
+                    self.claimed.update(job for r in got for job in r.job_ids)
+                held += got
+                self._finish_some(conn, chance, held, everything=last_round)
+                if last_round and not got and not held and all(r[1] == "empty" for r in rows):
+                    return
+                if not got:
+                    time.sleep(0.002)
+
+    def _finish_some(self, conn: Session, chance: random.Random, held: list[Receipt], everything: bool) -> None:
+        chance.shuffle(held)
+        some = [held.pop() for _ in range(len(held) if everything else len(held) // 2)]
+        if not some:
+            return
+        done = complete(conn, *((r, r.full) for r in some), *((r, r.full) for r in some[:2]))
+        if chance.random() < 0.1:
+            conn.rollback()
+            held += some
+            return
+        conn.commit()
+        with self.lock:
+            for r in some:
+                bits, _, busy = done[r.receipt_id]
+                self.completed.update(job for i, job in enumerate(r.job_ids) if bits >> i & 1)
+                if busy:
+                    held.append(r)
+
+    def keep_ring(self, _: int) -> None:
+        with session(self.dsn) as conn:
+            while not self.drained.is_set():
+                time.sleep(0.15)
+                call(conn, "rotate(0, null)")
+                call(conn, "exhaust_slots()")
+                call(conn, "sweep()")
+                call(conn, "move_open_attempts(200, 1)")
+                self.pruned += call(conn, "prune(0.3, 0)").count("emptied")
+                call(conn, "trim_cursors()")
+
+
+def test_nothing_is_missing_phantom_or_double(dsn: str) -> None:
+    world = World(dsn)
+    world.run()
+    assert world.faults == []
+    assert len(world.committed) > 200
+    assert world.pruned > 0
+    claimed, completed = set(world.claimed), set(world.completed)
+    assert (world.committed - claimed, claimed - world.committed) == (set(), set())
+    assert [job for job, times in world.claimed.items() if times > 1] == []
+    assert (completed ^ world.committed, [j for j, n in world.completed.items() if n > 1]) == (set(), [])
+    with session(dsn) as conn:
+        call(conn, "rotate(0, null)")
+        until(lambda: everything_free(conn), "every slot but the current one is free again")
+        assert value(conn, "select count(*) from awa_pool.jobs_ready") == 0
+        assert value(conn, "select count(*) from awa_pool.leases") == 0
+        assert value(conn, "select count(*) from awa_pool.jobs_returned") == 0
+
+
+def everything_free(conn: Session) -> bool:
+    call(conn, "exhaust_slots()")
+    call(conn, "prune(0, 0)")
+    return bool(value(conn, "select count(*) = 23 from awa_pool.slots where state = 'free'"))
