@@ -93,7 +93,7 @@ def test_each_arrow_ends_in_its_state(
 ) -> None:
     queue.rows("select setval('awa_pool.job_id_seq', %s, false)", first_id)
     queue.rows("select setval('awa_pool.receipt_id_seq', %s, false)", first_id)
-    for _ in range(3 if first_id == 1 else 9):  # past the edge of 32 bits
+    for _ in range(1 if first_id == 1 else 9):  # past the edge of 32 bits
         job_id = _drive(queue, *arrow)
         assert queue.state(job_id) == end
         queue.rows("select awa_pool.cancel(id) from awa_pool.jobs where state in ('available', 'running')")
