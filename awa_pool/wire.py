@@ -26,6 +26,7 @@ _QUEUED_MESSAGES = 10_000  # per peer and direction; the windows of the protocol
 _LINGER_MS = 200
 _RECONNECT_MS = 10
 _RECONNECT_MAX_MS = 500
+_POLLIN = int(zmq.POLLIN)  # arithmetic on the enum itself costs a microsecond each time
 
 _log = logging.getLogger(__name__)
 _contexts: dict[int, zmq.Context[zmq.Socket[bytes]]] = {}
@@ -102,7 +103,7 @@ class _Wire:
 
     def has_mail(self) -> bool:
         """Say whether `receive` would return something, for less than an empty `receive` costs."""
-        return bool(int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
+        return bool(int(self._socket.getsockopt(zmq.EVENTS)) & _POLLIN)
 
     def close(self, linger_s: float = _LINGER_MS / 1000) -> None:
         """Close; what is still queued has `linger_s` to leave. A bound path is left for its owner to remove."""
@@ -138,12 +139,12 @@ class Router(_Wire):
     """The bound end, to which named peers connect. Errors at binding: WireError."""
 
     def __init__(self, path: str) -> None:
+        remove_stale(check_path(path))
         super().__init__(path, zmq.ROUTER)
         # Mandatory: an unknown peer is an answer (False), not silence. Handover: a peer that reconnects before
         # the loss of its old connection was noticed is let in.
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
-        remove_stale(path)
         try:
             self._socket.bind(f"ipc://{path}")
         except zmq.ZMQError as error:

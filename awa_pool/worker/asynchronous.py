@@ -93,10 +93,11 @@ class AsyncLane:
         """Send again what is not acknowledged."""
         self.post(FinalizerReplaced())
 
-    def close(self, timeout_s: float) -> None:
-        """Stop the thread; attempts that still run are left to the end of the process."""
+    def close(self, timeout_s: float) -> bool:
+        """Stop the thread, which closes its sockets; False when a handler still blocks it after `timeout_s`."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout_s)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         try:

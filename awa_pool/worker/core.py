@@ -235,12 +235,12 @@ class LaneCore:
         for index in message.indexes:
             if 0 <= index < 63:
                 mask |= 1 << index
-        if self.draining:
-            return [ToDispatcher(Recalled(message.receipt_id, mask))]
         held = self._held.get(key, 0)
         fresh = mask & ~held  # a hand-over that comes twice must not run twice
         if not fresh:
             return []
+        if self.draining:
+            return [ToDispatcher(Recalled(message.receipt_id, fresh))]
         bodies = parse_chunk(payload, len(message.indexes))
         self._held[key] = held | fresh
         self.pieces.append(

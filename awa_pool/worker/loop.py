@@ -69,14 +69,14 @@ class WorkerLoop:
             if not self._work(now_s):
                 self._rest(now_s)
 
-    def close(self) -> None:
-        """Close the lanes' sockets; what is queued has a moment to leave."""
-        if self._async is not None:
-            self._async.close(1.0)
+    def close(self) -> bool:
+        """Close the lanes' sockets; what is queued has a moment to leave. False when a lane would not stop: its
+        sockets are in use, and the context has to be left alone."""
         if self._lane is not None:
             self._poller.remove(self._lane.dispatcher)
             self._poller.remove(self._lane.finalizer)
             self._lane.close()
+        return self._async is None or self._async.close(1.0)
 
     def is_cancelled(self, job_id: int, run_lease: int) -> bool:
         """Answer `job.is_cancelled()`. On the main thread it reads the mail first, which would else wait for the

@@ -107,7 +107,8 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
     drained = loop.run()
     if drained:
         _stop(registry)
-        loop.close()
+        if loop.close():
+            wire.terminate()
     return drained
 
 
@@ -146,5 +147,4 @@ def _leave(pipe: ControlPipe, status: int) -> None:
     pipe.flush(1.0)
     finish_lines()
     threading.Thread(target=cut, daemon=True).start()
-    wire.terminate()
     sys.exit(status)

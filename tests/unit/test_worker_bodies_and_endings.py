@@ -1,0 +1,126 @@
+"""Bodies out of a chunk, and how attempts end that need more than a bit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+
+from awa_pool.errors import ConfigError
+from awa_pool.job import Job
+from awa_pool.registry import Registry
+from awa_pool.states import Outcome
+from awa_pool.worker.app import load_app, pack_app
+from awa_pool.worker.bodies import Unreadable, parse_chunk
+from awa_pool.worker.endings import Endings
+
+GOOD = b'[1,"noop",{"n":1},1,1,25,null]'
+
+
+@dataclass
+class Noop:
+    n: int
+
+
+def noop(job: Job[Noop]) -> None:
+    pass
+
+
+def endings() -> Endings:
+    registry = Registry()
+    registry.add(Noop, noop)
+    return Endings(registry, "shop:client", Random(1))
+
+
+def test_a_chunk_is_read_in_order() -> None:
+    bodies = parse_chunk(GOOD + b"\0" + GOOD.replace(b"[1,", b"[2,"), 2)
+    assert [body[0] for body in bodies] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("bad", "known"),
+    [
+        (b"", (0, "", 0)),
+        (b"nonsense", (0, "", 0)),
+        (b"null", (0, "", 0)),
+        (b'[5,"noop"]', (5, "noop", 0)),
+        (b'["5","noop",{},1,1,25,null]', (0, "", 1)),
+        (b'[5,"noop",{},1,1,25,7]', (5, "noop", 0)),
+        (b'[5,"no\\"op",["\\ud800"],2,33,25,null]', (5, 'no"op', 33)),
+        (b'[5,"noop",' + b"[" * 3000 + b"]" * 3000 + b',2,33,25,{"snoozes":1}]', (5, "noop", 33)),
+        (b'[5,"a",{},1,1,25,null],[6,"b",{},1,1,25,null]', (5, "a", 1)),
+    ],
+)
+def test_one_unreadable_body_fails_alone_with_what_can_be_told_of_it(
+    bad: bytes, known: tuple[int, str, int]
+) -> None:
+    first, second, third = parse_chunk(GOOD + b"\0" + bad + b"\0" + GOOD, 3)
+    assert first == third == [1, "noop", {"n": 1}, 1, 1, 25, None]
+    assert isinstance(second, Unreadable)
+    assert (second.job_id, second.kind, second.run_lease) == known
+
+
+def test_a_chunk_with_another_number_of_bodies_than_announced_runs_nothing() -> None:
+    for body in parse_chunk(GOOD + b"\0" + GOOD, 3):
+        assert isinstance(body, Unreadable) and "announced 3 jobs and held 2" in body.problem
+
+
+def test_a_dropped_value_is_warned_about_once_per_kind(caplog: pytest.LogCaptureFixture) -> None:
+    recorder = endings()
+    task = recorder.registry.tasks["noop"]
+    for _ in range(3):
+        assert recorder.of_handler(task, 1, (n for n in ()), None).outcome is Outcome.COMPLETED
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
+        "handlers of kind noop return generator: the value is dropped"
+    ]
+
+
+def test_a_coroutine_that_nobody_awaits_is_a_failure_and_not_a_success() -> None:
+    recorder = endings()
+    ending = recorder.of_handler(recorder.registry.tasks["noop"], 1, asyncio.sleep(0), None)
+    assert ending.outcome is Outcome.RETRY
+    assert ending.error is not None and "async def" in ending.error["error"]
+
+
+def test_an_unknown_kind_fails_naming_kind_and_app() -> None:
+    ending = endings().unknown_kind("nope")
+    assert ending.outcome is Outcome.FAIL
+    assert (
+        ending.error is not None
+        and "'nope'" in ending.error["error"]
+        and "'shop:client'" in ending.error["error"]
+    )
+
+
+def test_no_app_is_an_app_without_tasks() -> None:
+    assert load_app({}).tasks == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"app": "no_such_module:client"}, "'no_such_module:client': ModuleNotFoundError"),
+        ({"app": "json:client"}, "'json:client': AttributeError"),
+        ({"app": "json:dumps"}, "is a function, not a Client"),
+        ({"app": ""}, None),
+        ({"app_blob": "bm9uc2Vuc2U="}, "the app of __main__"),
+    ],
+)
+def test_an_app_that_is_none_is_named_with_what_is_wrong(settings: dict[str, str], text: str | None) -> None:
+    if text is None:
+        assert load_app(settings).tasks == {}
+        return
+    with pytest.raises(ConfigError, match=text):
+        load_app(settings)
+
+
+def test_an_app_that_cannot_travel_is_refused_with_the_cure() -> None:
+    class Stuck:
+        def __reduce__(self) -> str:
+            raise RuntimeError("no way")
+
+    with pytest.raises(ConfigError, match="RuntimeError: no way.*module of its own"):
+        pack_app(Stuck())
