@@ -392,7 +392,6 @@ def _checked_conn(conn: Any, *, asynchronous: bool) -> Any:
 
 
 def _migrate(client: Declarations) -> MigrationReport:
-    from .store.connection import target
     from .store.migrate import migrate
 
-    return migrate(target(client._found_dsn(), "migrate").conninfo, client.schema)
+    return migrate(client._found_dsn(), client.schema)

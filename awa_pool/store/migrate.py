@@ -12,11 +12,11 @@ from typing import LiteralString, cast
 import psycopg
 from psycopg import errors as pg
 
-from .. import sqlfiles
-from ..errors import SchemaMismatch, StoreError, StoreUnavailable
-from ..sqlfiles import SCHEMA_VERSION, SqlFile
+from awa_pool import sqlfiles
+from awa_pool.errors import SchemaMismatch, StoreError, StoreUnavailable
+from awa_pool.sqlfiles import SCHEMA_VERSION, SqlFile
 
-APPLICATION_NAME = "awa-pool migrate"
+from .connection import target
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def migrate(dsn: str, schema: str = "awa_pool", accept_system_id: bool = False) 
     """
     sqlfiles.quoted_schema(schema)
     try:
-        with psycopg.connect(dsn, application_name=APPLICATION_NAME, prepare_threshold=None) as conn:
+        with psycopg.connect(target(dsn, "migrate").conninfo, prepare_threshold=None) as conn:
             return _migrate(conn, schema, accept_system_id)
     except psycopg.OperationalError as lost:
         raise StoreUnavailable(f"cannot migrate: {type(lost).__name__} ({lost.sqlstate or 'no connection'})") from lost

@@ -5,10 +5,10 @@ declare
 begin
     for doomed in
         select 'function ' || p.oid::regprocedure from pg_proc p
-         where p.pronamespace = {schema_name}::regnamespace and p.proname = '{name}'
+         where p.pronamespace = '{schema_text}'::regnamespace and p.proname = '{name}'
         union all
         select 'view ' || c.oid::regclass from pg_class c
-         where c.relnamespace = {schema_name}::regnamespace and c.relname = '{name}' and c.relkind = 'v'
+         where c.relnamespace = '{schema_text}'::regnamespace and c.relname = '{name}' and c.relkind = 'v'
     loop
         execute 'drop ' || doomed || ' cascade';
     end loop;
