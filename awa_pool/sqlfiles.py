@@ -41,7 +41,9 @@ def quoted_schema(schema: str) -> str:
     Errors: ConfigError for an empty or overlong name, or one with control characters or any of `$ % { } \\ '`.
     """
     if not schema or len(schema.encode()) > 63 or _UNSAFE.search(schema) or schema.startswith("pg_"):
-        raise ConfigError(f"schema {schema!r}: write a name of 1 to 63 bytes without quotes, $, %, braces or backslash")
+        raise ConfigError(
+            f"schema {schema!r}: write a name of 1 to 63 bytes without quotes, $, %, braces or backslash"
+        )
     return '"' + schema.replace('"', '""') + '"'
 
 

@@ -44,7 +44,9 @@ def session(dsn: str, autocommit: bool = True) -> Iterator[Session]:
         conn.close()
 
 
-def enqueue(conn: Session, count: int = 1, queue: str = "a", priority: int = 2, args: str = "{}") -> list[int]:
+def enqueue(
+    conn: Session, count: int = 1, queue: str = "a", priority: int = 2, args: str = "{}"
+) -> list[int]:
     """Insert jobs the way COPY does, by column defaults; returns their ids in order."""
     rows = conn.execute(
         "insert into awa_pool.jobs_ready (kind, args, queue, priority) "
@@ -138,12 +140,14 @@ def until(true: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) ->
 def exhaust(conn: Session, *slots: int) -> None:
     """Run exhaust_slots until these slots are exhausted (other sessions' short transactions may stand in between)."""
     until(
-        lambda: call(conn, "exhaust_slots()")
-        and value(
-            conn,
-            "select count(*) = %s from awa_pool.slots where state = 'exhausted' and slot = any(%s)",
-            len(slots),
-            list(slots),
+        lambda: (
+            call(conn, "exhaust_slots()")
+            and value(
+                conn,
+                "select count(*) = %s from awa_pool.slots where state = 'exhausted' and slot = any(%s)",
+                len(slots),
+                list(slots),
+            )
         ),
         f"slots {slots} exhausted",
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import LiteralString, cast
+from typing import cast
 
 import psycopg
 from psycopg import errors as pg
@@ -57,14 +57,21 @@ def migrate(dsn: str, schema: str = "awa_pool", accept_system_id: bool = False) 
         with psycopg.connect(target(dsn, "migrate").conninfo, prepare_threshold=None) as conn:
             return _migrate(conn, schema, accept_system_id)
     except psycopg.OperationalError as lost:
-        raise StoreUnavailable(f"cannot migrate: {type(lost).__name__} ({lost.sqlstate or 'no connection'})") from lost
+        raise StoreUnavailable(
+            f"cannot migrate: {type(lost).__name__} ({lost.sqlstate or 'no connection'})"
+        ) from lost
     except psycopg.Error as refused:
         raise StoreError(f"cannot migrate: {refused}", sqlstate=refused.sqlstate) from refused
 
 
 def migration_sql(schema: str = "awa_pool") -> str:
     """Return the whole fresh install as one script for psql."""
-    parts = ["begin;", _text("lock", schema) + ";", _text("settings", schema) + ";", _text("begin", schema) + ";"]
+    parts = [
+        "begin;",
+        _text("lock", schema) + ";",
+        _text("settings", schema) + ";",
+        _text("begin", schema) + ";",
+    ]
     parts += [file.text for _, file in sqlfiles.migrations(schema)]
     parts += [file.text for file in sqlfiles.functions(schema)]
     parts += [_record(schema, SCHEMA_VERSION) + ";", "commit;"]
@@ -88,7 +95,9 @@ def check_schema(conn: psycopg.Connection[object], schema: str = "awa_pool") -> 
     _refuse_other_cluster(facts, schema)
 
 
-def _migrate(conn: psycopg.Connection[tuple[object, ...]], schema: str, accept_system_id: bool) -> MigrationReport:
+def _migrate(
+    conn: psycopg.Connection[tuple[object, ...]], schema: str, accept_system_id: bool
+) -> MigrationReport:
     with conn.transaction():
         _run(conn, _text("lock", schema))
         facts = _facts(conn, schema)
@@ -196,4 +205,4 @@ def _record(schema: str, version: int) -> str:
 
 
 def _run(conn: psycopg.Connection[tuple[object, ...]], text: str) -> psycopg.Cursor[tuple[object, ...]]:
-    return conn.execute(cast(LiteralString, text))
+    return conn.execute(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -161,7 +162,6 @@ def test_overlapping_completions_of_many_sessions_give_each_bit_one_winner(dsn: 
         receipts = claim(conn, total=1000, chunk=63)
         wins: Counter[tuple[int, int]] = Counter()
         lock, start = threading.Lock(), threading.Barrier(6)
-        faults: list[BaseException] = []
 
         def finisher(seed: int) -> None:
             chance = random.Random(seed)
@@ -178,22 +178,15 @@ def test_overlapping_completions_of_many_sessions_give_each_bit_one_winner(dsn: 
                     with lock:
                         wins.update((k, bit) for k, d in done.items() for bit in range(63) if d[0] >> bit & 1)
 
-        def guarded(seed: int) -> None:
-            try:
-                finisher(seed)
-            except BaseException as fault:
-                faults.append(fault)
-
-        threads = [threading.Thread(target=guarded, args=(seed,)) for seed in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-        assert faults == []
+        with ThreadPoolExecutor(6) as threads:
+            for ended in [threads.submit(finisher, seed) for seed in range(6)]:
+                ended.result(60)
         assert set(wins.values()) == {1}
         closed = dict(conn.execute("select receipt_id, closed from awa_pool.receipts").fetchall())
         assert set(wins) == {(k, bit) for k, mask in closed.items() for bit in range(63) if mask >> bit & 1}
-        recorded = conn.execute("select receipt_id, sum(mask), bit_or(mask) from awa_pool.completions group by 1")
+        recorded = conn.execute(
+            "select receipt_id, sum(mask), bit_or(mask) from awa_pool.completions group by 1"
+        )
         assert {(k, int(total), either) for k, total, either in recorded.fetchall()} == {
             (k, mask, mask) for k, mask in closed.items() if mask
         }

@@ -23,7 +23,11 @@ def test_a_row_written_after_a_claim_in_the_same_transaction_is_found_later(dsn:
 
 
 def test_rows_that_commit_late_are_found_exactly_once(dsn: str) -> None:
-    with session(dsn) as conn, session(dsn, autocommit=False) as slow, session(dsn, autocommit=False) as slower:
+    with (
+        session(dsn) as conn,
+        session(dsn, autocommit=False) as slow,
+        session(dsn, autocommit=False) as slower,
+    ):
         early = enqueue(slow, 3)
         before = enqueue(slower, 2)
         quick = enqueue(conn, 4)
@@ -104,7 +108,8 @@ def test_a_receipt_remembers_who_asked_and_which_request_it_was(dsn: str) -> Non
         enqueue(conn, 3)
         receipts = claim(conn, total=2, runtime=runtime, request=77)
         found = conn.execute(
-            "select job_ids from awa_pool.receipts where runtime_id = %s and request_id = 77 and closed = 0", (runtime,)
+            "select job_ids from awa_pool.receipts where runtime_id = %s and request_id = 77 and closed = 0",
+            (runtime,),
         ).fetchall()
         assert [row[0] for row in found] == [r.job_ids for r in receipts]
 
@@ -219,7 +224,10 @@ def test_waiting_claims_keep_one_lease_row_a_queue_and_write_it_seldom(dsn: str)
         written = conn.execute("select queue, until, xmin from awa_pool.queue_waiters order by 1").fetchall()
         assert [row[0] for row in written] == ["a", "b"]
         claim_rows(conn, ["a", "b"], waiting=True)
-        assert conn.execute("select queue, until, xmin from awa_pool.queue_waiters order by 1").fetchall() == written
+        assert (
+            conn.execute("select queue, until, xmin from awa_pool.queue_waiters order by 1").fetchall()
+            == written
+        )
 
 
 def test_a_tombstoned_job_is_stepped_over_and_holds_nothing_up(dsn: str) -> None:
@@ -255,7 +263,11 @@ def test_a_tombstone_under_way_wins_over_a_claim(dsn: str) -> None:
 
 def test_bounds_of_a_claim_are_checked(dsn: str) -> None:
     with session(dsn) as conn:
-        for bad in ("array['a'], array[1, 2], 1, 1, 1", "array['a'], array[1], 1, 1, 64", "array['a'], array[1], 1, 1, 0"):
+        for bad in (
+            "array['a'], array[1, 2], 1, 1, 1",
+            "array['a'], array[1], 1, 1, 64",
+            "array['a'], array[1], 1, 1, 0",
+        ):
             with pytest.raises(psycopg.Error) as refused:
                 conn.execute(f"select awa_pool.claim({bad}, null, 1, false)")
             assert refused.value.sqlstate == "AW001"
@@ -269,6 +281,7 @@ def test_partly_completed_receipts_and_new_jobs_do_not_mix(dsn: str) -> None:
         more = enqueue(conn, 1)
         assert ids(claim(conn)) == more
         bodies = conn.execute(
-            "select job_id, idx from awa_pool.bodies_0(array[%s::bigint], array[2::bigint])", (receipt.receipt_id,)
+            "select job_id, idx from awa_pool.bodies_0(array[%s::bigint], array[2::bigint])",
+            (receipt.receipt_id,),
         ).fetchall()
         assert bodies == [(receipt.job_ids[1], 1)]

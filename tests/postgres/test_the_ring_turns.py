@@ -105,7 +105,8 @@ def test_a_late_row_reopens_its_slot(dsn: str, life: str) -> None:
             call(conn, "prune(0, 0)")
         assert state(conn, 0) == life
         job = value(
-            conn, "insert into awa_pool.jobs_ready (kind, args, queue, slot) values ('k', '{}', 'a', 0) returning job_id"
+            conn,
+            "insert into awa_pool.jobs_ready (kind, args, queue, slot) values ('k', '{}', 'a', 0) returning job_id",
         )
         assert note(conn) == "empty"
         call(conn, "prune(0, 0)")
@@ -120,7 +121,9 @@ def test_prune_sees_a_row_that_came_after_the_slot_was_exhausted(dsn: str) -> No
         finish_all(conn, claim(conn))
         call(conn, "rotate(0, null)")
         exhaust(conn, 0)
-        conn.execute("insert into awa_pool.jobs_ready (kind, args, queue, slot) values ('k', '{}', 'late', 0)")
+        conn.execute(
+            "insert into awa_pool.jobs_ready (kind, args, queue, slot) values ('k', '{}', 'late', 0)"
+        )
         assert "unclaimed jobs in queue late" in call(conn, "prune(0, 0)")
 
 
