@@ -87,6 +87,12 @@ def write_draws(path: str) -> None:
         file.write(f"{random.random()} {uuid.uuid4()}")
 
 
+def stray_fork() -> None:
+    if os.fork() == 0:
+        return
+    time.sleep(0.05)
+
+
 def child_signals(path: str) -> None:
     script = "import signal; print(signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT))"
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -177,6 +183,7 @@ def do(job: Job[Do]) -> object:
 BY_NAME = {
     "own pool": own_pool,
     "own socket": own_socket,
+    "stray fork": stray_fork,
     "draws": write_draws,
     "child signals": child_signals,
     "grandchild": leave_grandchild,

@@ -24,6 +24,7 @@ from .core import Event, FinalizerReplaced, Flush, LaneCore, Piece, Tick
 from .endings import Endings
 from .lane import Lane
 from .output import Tags
+from .process import leave_if_forked
 
 _TICK_S = 0.1  # resending, and a second look at sockets whose descriptors only tell of edges
 
@@ -74,8 +75,9 @@ class AsyncLane:
 
     @property
     def settled(self) -> bool:
-        """Nothing is left to run, to send or to be acknowledged (read from the main thread: a moment old)."""
-        return self._core.settled
+        """It has heard of the drain, and nothing is left to run, to send or to be acknowledged (a moment ago: this is
+        read from the main thread)."""
+        return self._core.draining and self._core.settled
 
     @property
     def core(self) -> LaneCore:
@@ -216,6 +218,7 @@ class AsyncLane:
         job = self._endings.job(piece, task, index, body, partial(self._is_cancelled, body[0], body[4]))
         if job is not None:
             result, raised = await self._call(task, job)
+            leave_if_forked()
             ending = self._endings.of_handler(task, job.attempt, result, raised)
             self._endings.record(piece, index, job.id, job.run_lease, job.kind, ending)
             if ending.outcome is Outcome.COMPLETED:

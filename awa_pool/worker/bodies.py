@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+_BIGINT_MAX = (1 << 63) - 1
 BODY_FIELDS = 7  # [job_id, kind, args, attempt, run_lease, max_attempts, extra | null]
 _HEAD = re.compile(rb'^\s*\[\s*(\d{1,19})\s*,\s*("(?:[^"\\]|\\.)*")')
 _TAIL = re.compile(rb",\s*(\d{1,9})\s*,\s*(\d{1,19})\s*,\s*(\d{1,9})\s*,\s*(?:null|\{[^{}]*\})\s*\]\s*$")
@@ -53,6 +54,8 @@ def _is_body(body: Any) -> bool:
         and type(body[3]) is int
         and type(body[4]) is int
         and type(body[5]) is int
+        and 0 <= body[0] <= _BIGINT_MAX
+        and 0 <= body[4] <= _BIGINT_MAX
         and (body[6] is None or type(body[6]) is dict)
     )
 

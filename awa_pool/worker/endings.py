@@ -66,23 +66,15 @@ class Endings:
     ) -> Job[Any] | None:
         """Build what the handler sees; None when the args do not decode (then that is recorded)."""
         job_id, kind, stored, attempt, run_lease, max_attempts, extra = body
-        try:
+        queue, priority = piece.queue, piece.priority
+        try:  # args types may run user code, and a row of other software may hold anything
             args = self.registry.decode_args(task, stored)
-        except BaseException as error:  # noqa: BLE001 (args types may run user code)
+            return Job(
+                args, job_id, kind, attempt, max_attempts, queue, priority, run_lease, extra, is_cancelled
+            )
+        except BaseException as error:  # noqa: BLE001
             self.record(piece, index, job_id, run_lease, kind, self.undecodable(error))
             return None
-        return Job(
-            args,
-            job_id,
-            kind,
-            attempt,
-            max_attempts,
-            piece.queue,
-            piece.priority,
-            run_lease,
-            extra,
-            is_cancelled,
-        )
 
     def record_unrun(self, piece: Piece, index: int, body: Body, cancelled: set[tuple[int, int]]) -> None:
         """Record an attempt that no handler can run: unreadable, cancelled before its start, or of no known kind."""

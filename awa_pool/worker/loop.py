@@ -64,7 +64,7 @@ class WorkerLoop:
             self._mind_pipe(now_s)
             if self._stopped_now or self._pipe.closed:
                 return False
-            if self._drained_by_s is not None and (self._settled or now_s >= self._drained_by_s):
+            if self._drained_by_s is not None and (self._settled(now_s) or now_s >= self._drained_by_s):
                 return True
             if not self._work(now_s):
                 self._rest(now_s)
@@ -91,11 +91,13 @@ class WorkerLoop:
                 self._mind_pipe(now_s)
         return (job_id, run_lease) in self._lane.core.cancelled
 
-    @property
-    def _settled(self) -> bool:
-        return (self._lane is None or self._lane.core.settled) and (
-            self._async is None or self._async.settled or not self._async.alive
-        )
+    def _settled(self, now_s: float) -> bool:
+        """Say whether a draining worker has nothing left to do. Jobs that were on the way when the drain began
+        are given back first."""
+        if self._async is not None and self._async.alive and not self._async.settled:
+            return False
+        lane = self._lane
+        return lane is None or (lane.core.settled and not lane.pump(now_s))
 
     def _work(self, now_s: float) -> bool:
         """Take in mail and run a slice; False when there was nothing to run."""

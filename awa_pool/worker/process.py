@@ -14,6 +14,7 @@ from types import FrameType
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _PR_SET_PDEATHSIG = 1
+_forked = False
 
 
 def _pass_over(signum: int, frame: FrameType | None) -> None:
@@ -29,11 +30,20 @@ def disregard_stop_signals() -> None:
     for signum in STOP_SIGNALS:
         signal.signal(signum, _pass_over)
         signal.siginterrupt(signum, False)  # native code in handlers does not have to expect EINTR
-    os.register_at_fork(after_in_child=_restore_stop_signals)
+    os.register_at_fork(after_in_child=_after_fork)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 
-def _restore_stop_signals() -> None:
+def leave_if_forked() -> None:
+    """End this process if it is a fork that a handler made and came home in: only the original is the worker, and
+    sockets, page and pipe are its own."""
+    if _forked:
+        os._exit(0)
+
+
+def _after_fork() -> None:
+    global _forked
+    _forked = True
     if signal.getsignal(signal.SIGTERM) is _pass_over:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) is _pass_over:
@@ -67,6 +77,8 @@ def die_with_parent(parent_pid: int) -> None:
 
 def become_worker(parent_pid: int | None) -> None:
     """Turn this process into a worker process: a session of its own, deaf to stop signals, dying with its parent."""
+    global _forked
+    _forked = False  # the fork server has made this one: it is a worker, not a stray
     if parent_pid is not None:
         die_with_parent(parent_pid)
     with contextlib.suppress(PermissionError):  # it leads a group already

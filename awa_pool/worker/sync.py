@@ -20,6 +20,7 @@ from .bodies import Unreadable
 from .core import Piece
 from .endings import Endings
 from .output import Tags
+from .process import leave_if_forked
 
 SLOW_KIND_S = 0.05  # a kind whose last job took longer than this is named in the process title
 
@@ -94,6 +95,7 @@ class SyncExecutor:
                     result, raised = task.handler(job), None
                 except BaseException as problem:  # noqa: BLE001 (exit too ends the attempt, never the worker)
                     result, raised = None, problem
+                leave_if_forked()
                 if result is None and raised is None:
                     piece.completed = words[completed_at] = piece.completed | bit
                     done[job.kind] = done.get(job.kind, 0) | bit

@@ -89,7 +89,9 @@ def test_a_return_value_that_nobody_keeps_completes_the_job(rig: Rig, what: str)
     assert set(rig.run(worker, [do(1, what), do(2, what), *noops(2, 3)]).values()) == {"completed"}
 
 
-@pytest.mark.parametrize("what", ["own pool", "own socket", "thread", "grandchild", "interrupted", "say"])
+@pytest.mark.parametrize(
+    "what", ["own pool", "own socket", "stray fork", "thread", "grandchild", "interrupted", "say"]
+)
 def test_handlers_may_use_processes_sockets_threads_and_signals(rig: Rig, tmp_path: Path, what: str) -> None:
     worker = rig.start()
     ended = rig.run(worker, [do(1, what, path_in(tmp_path, "out")), *noops(2, 2)])
@@ -123,10 +125,12 @@ def test_unreadable_unknown_and_unfitting_jobs_fail_alone(rig: Rig) -> None:
         b'[4,"noop",' + b"[" * 5000 + b"]" * 5000 + b",1,8,25,null]",
         body(5, "missing", {}),
         body(6, "noop", {"n": "five"}),
+        body(7, "noop", {"n": 1}, extra={"tags": 5}),
+        body(1 << 63, "noop", {"n": 1}),
     ]
-    ended = rig.run(worker, [*bad, *noops(2, 7)])
-    assert [ended[i] for i in (6, 7)] == ["completed", "completed"]
-    assert all(ended[i][4] == "fail" for i in range(6))
+    ended = rig.run(worker, [*bad, *noops(2, 9)])
+    assert [ended[i] for i in (8, 9)] == ["completed", "completed"]
+    assert all(ended[i][4] == "fail" for i in range(8))
     assert ended[0][1:4] == [1, 7, "noop"]
     assert ended[3][1:4] == [4, 8, "noop"]
     assert "'missing'" in ended[4][6]["error"] and "worker_apps:registry" in ended[4][6]["error"]
