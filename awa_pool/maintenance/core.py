@@ -16,7 +16,7 @@ PROMOTE_LIMIT = 1000
 RESCUE_LIMIT = 1000
 MOVE_LIMIT = 1000
 MORE_S = 0.05  # pause before the next step of a sweep that was not through
-ONLY_GONE_S = 1e9  # a threshold nobody is older than: only runtimes that said good-bye
+ONLY_GONE_S = 86_400.0  # practically: only runtimes that said good-bye
 RING_SHARE = 16  # parts in which retention and history are spread over the ring's 24 slots
 MIN_SLOT_AGE_S = 60.0
 MIN_SLOT_BYTES = 16 << 20
@@ -148,8 +148,10 @@ class Maintenance:
             return out
         if name == RESCUE:
             return out + self._rescued(branch, value, now_s)
-        branch.done(now_s, useful=bool(value))
-        if value:
+        # The ring's functions answer in words; whatever was done is counted or numbered in them.
+        useful = any(digit in str(value) for digit in "123456789")
+        branch.done(now_s, useful=useful)
+        if useful:
             out.append(Say("debug", f"{name}: {value}"))
         return out
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import secrets
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,16 +66,11 @@ def run_client(client: Any, **options: Any) -> int:
 
     check_may_run()
     given = {"dsn": getattr(client, "dsn", None), "schema": getattr(client, "schema", None)} | options
-    config, _ = load(given, environ=_without_app(os.environ), start=Path.cwd(), in_python=True)
-    if config.dsn is None and os.environ.get("DATABASE_URL"):
-        config, _ = load(
-            given | {"dsn": os.environ["DATABASE_URL"]}, environ=_without_app(os.environ), start=Path.cwd(), in_python=True
-        )
+    environ = {name: value for name, value in os.environ.items() if name != "AWA_POOL_APP"}
+    config, _ = load(given, environ=environ, start=Path.cwd(), in_python=True)
+    if config.dsn is None and environ.get("DATABASE_URL"):
+        config = dataclasses.replace(config, dsn=environ["DATABASE_URL"])
     return run_pool(config, App(blob=pack_app(client)))
-
-
-def _without_app(environ: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environ.items() if name != "AWA_POOL_APP"}
 
 
 def _run(

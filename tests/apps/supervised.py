@@ -1,0 +1,42 @@
+"""A small app for whole pools: jobs that count, last, crash and die as told."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from dataclasses import dataclass
+
+from awa_pool import Client
+from awa_pool.job import Job
+
+client = Client()
+
+
+@dataclass
+class Act:
+    what: str = "pass"
+    s: float = 0.0
+    path: str = ""
+
+
+@client.task(Act, max_attempts=2, backoff=lambda attempt: 0.1)
+def act(job: Job[Act]) -> None:
+    """Do what the args say; `path` is touched at the start."""
+    if job.args.path:
+        with open(job.args.path, "a") as file:
+            file.write(f"{job.id} {job.attempt} {os.getpid()}\n")
+    if job.args.what == "sleep":
+        time.sleep(job.args.s)
+    elif job.args.what == "spin":
+        until = time.monotonic() + job.args.s
+        while time.monotonic() < until:
+            pass
+    elif job.args.what == "kill" and job.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif job.args.what == "segfault" and job.attempt == 1:
+        ctypes.string_at(0)
+    elif job.args.what == "child":
+        os.system("sleep 300 &")
+        time.sleep(job.args.s)
