@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import contextvars
 import logging
+import os
 import sys
-import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, TextIO
 
 import orjson
 
 from awa_pool.job import Job
+from awa_pool.logs import ConsoleFormatter, JsonFormatter
 
 _LINE_CAP = 64 * 1024
 
@@ -85,11 +87,15 @@ class TaggedStream:
     def _tagged(self, line: str, job: Job[Any]) -> str:
         if self._as_json:
             record = {
-                "stream": self._name,
+                "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+                "level": "info",
+                "role": "worker",
+                "pid": os.getpid(),
+                "logger": self._name,
+                "message": line,
                 "job_id": job.id,
                 "kind": job.kind,
                 "attempt": job.attempt,
-                "text": line,
             }
             return orjson.dumps(record).decode() + "\n"
         return f"[{job.kind} {job.id} attempt {job.attempt}] {line}\n"
@@ -118,22 +124,15 @@ class JobFilter(logging.Filter):
         return True
 
 
-class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+class JobJsonFormatter(JsonFormatter):
+    """The pool's JSON lines, with `job_id`, `kind` and `attempt` where a job was running."""
 
     def format(self, record: logging.LogRecord) -> str:
-        fields: dict[str, Any] = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-            + f".{int(record.msecs):03}Z",
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if getattr(record, "job_id", None) is not None:
-            fields |= {"job_id": record.job_id, "kind": record.job_kind, "attempt": record.job_attempt}  # type: ignore[attr-defined]
-        if record.exc_info:
-            fields["exception"] = self.formatException(record.exc_info)
-        return orjson.dumps(fields, default=str).decode()
+        line = super().format(record)
+        if getattr(record, "job_id", None) is None:
+            return line
+        job = {"job_id": record.job_id, "kind": record.job_kind, "attempt": record.job_attempt}  # type: ignore[attr-defined]
+        return orjson.dumps(orjson.loads(line) | job).decode()
 
 
 def install(settings: Mapping[str, Any]) -> Tags:
@@ -176,9 +175,8 @@ def _add_root_handler(root: logging.Logger, settings: Mapping[str, Any], as_json
     # JSON records carry the job as fields: they must not be wrapped a second time as printed text.
     bare = stream._stream if as_json and isinstance(stream, TaggedStream) else stream
     handler = logging.StreamHandler(bare)
-    handler.setFormatter(
-        JsonFormatter() if as_json else logging.Formatter("%(levelname)s %(name)s: %(message)s")
-    )
+    role = f"worker {settings.get('worker', '')}".rstrip()
+    handler.setFormatter(JobJsonFormatter("worker") if as_json else ConsoleFormatter(role))
     root.addHandler(handler)
     level = logging.getLevelName(str(settings.get("log_level") or "info").upper())
     root.setLevel(level if isinstance(level, int) else logging.INFO)

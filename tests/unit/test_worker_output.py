@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from awa_pool.job import Job
-from awa_pool.worker.output import JsonFormatter, TaggedStream, Tags, finish_lines, install
+from awa_pool.worker.output import JobJsonFormatter, TaggedStream, Tags, finish_lines, install
 
 JOB: Job[None] = Job(None, 12, "mail", 3)
 
@@ -56,9 +56,9 @@ def test_json_lines_carry_the_job_as_fields(tags: Tags) -> None:
     stream = TaggedStream(below, "stderr", tags, as_json=True)
     tags.main_job = JOB
     print('say "hi"', file=stream)
-    assert json.loads(below.getvalue()) == {
-        "stream": "stderr", "job_id": 12, "kind": "mail", "attempt": 3, "text": 'say "hi"',
-    }  # fmt: skip
+    line = json.loads(below.getvalue())
+    assert (line["logger"], line["message"], line["role"]) == ("stderr", 'say "hi"', "worker")
+    assert (line["job_id"], line["kind"], line["attempt"]) == (12, "mail", 3)
 
 
 def test_a_stream_that_is_gone_harms_no_handler(tags: Tags) -> None:
@@ -97,12 +97,13 @@ def fresh_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
 
 def test_logging_without_a_set_up_goes_tagged_to_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with fresh_process(monkeypatch) as below:
-        tags = install({"log_level": "info"})
+        tags = install({"log_level": "info", "worker": 7})
         tags.main_job = JOB
         logging.getLogger("shop").info("sold %d", 3)
         print("no end", end="")
         finish_lines()
-    assert below.getvalue() == "[mail 12 attempt 3] INFO shop: sold 3\n"
+    line = below.getvalue()
+    assert line.startswith("[mail 12 attempt 3] ") and line.endswith(" INFO    worker 7: sold 3\n")
 
 
 def test_handlers_of_the_app_keep_their_format_and_get_the_tag(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,5 +130,5 @@ def test_json_records_hold_exceptions_and_strange_arguments() -> None:
         raise ValueError("boom")
     except ValueError:
         record = logging.LogRecord("shop", logging.ERROR, "f", 1, "%s", (object,), sys.exc_info())
-    fields = json.loads(JsonFormatter().format(record))
-    assert "boom" in fields["exception"] and "object" in fields["message"]
+    fields = json.loads(JobJsonFormatter("worker").format(record))
+    assert "boom" in fields["error"] and "object" in fields["message"]
