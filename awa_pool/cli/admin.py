@@ -78,8 +78,9 @@ def show_job(
         out.print()
         head = f"attempt {error.get('attempt', '?')}, {error.get('at', 'at an unknown time')}"
         out.print(Text(render.plain(head), style="bold red"))
-        for line in str(error.get("traceback") or error.get("error") or error).splitlines():
-            out.print(Text("  " + render.plain(line)))
+        out.print(Text(f"  {render.plain(_error_line(error))}"))
+        for line in str(error.get("traceback") or "").splitlines():
+            out.print(Text("  " + render.plain(line), style="dim"))
 
 
 def list_jobs(
@@ -204,9 +205,14 @@ def _state(state: str) -> Text:
 def _last_error(errors: list[dict[str, Any]]) -> str:
     if not errors:
         return ""
-    newest = max(errors, key=lambda e: e.get("attempt") or 0)
-    lines = str(newest.get("error") or newest).strip().splitlines()
+    lines = _error_line(max(errors, key=lambda error: error.get("attempt") or 0)).splitlines()
     return lines[0][:120] if lines else ""
+
+
+def _error_line(error: dict[str, Any]) -> str:
+    """Return `Type: message` of one error record, whoever wrote it."""
+    text = str(error.get("error") or error).strip()
+    return f"{error['type']}: {text}" if error.get("type") else text
 
 
 def _fields(row: dict[str, Any]) -> Iterator[tuple[str, object]]:

@@ -9,7 +9,6 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from awa_pool.config import PoolConfig
 from awa_pool.supervisor.snapshot import PoolSnapshot, QueueView, WorkerView
 
 from . import render
@@ -18,14 +17,15 @@ STYLES = {"busy": "green", "idle": "", "booting": "yellow", "starting": "yellow"
           "stopping": "yellow"}  # fmt: skip
 OTHER_LINES = 7  # head, headings, foot, and room for what is printed above
 MOST_QUEUES = 8
+_WIDTHS = {"worker": 6, "pid": 7, "state": 8, "job": 24, "for": 6, "jobs done": 10, "memory": 8}
 
 
 class LiveView:
     """Redraws itself with every snapshot; use as a context manager around the pool's run."""
 
-    def __init__(self, console: Console, config: PoolConfig) -> None:
+    def __init__(self, console: Console) -> None:
         self._console = console
-        self._workers = config.workers
+        self._last: PoolSnapshot | None = None
         self._live = Live(console=console, auto_refresh=False, transient=True,
                           redirect_stdout=False, redirect_stderr=False)  # fmt: skip
 
@@ -35,9 +35,12 @@ class LiveView:
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
+        if self._last is not None:
+            self._console.print(last_line(self._last))
 
     def show(self, snapshot: PoolSnapshot) -> None:
         """Draw the newest picture."""
+        self._last = snapshot
         self._live.update(picture(snapshot, self._console.size.height), refresh=True)
 
 
@@ -46,7 +49,7 @@ def picture(snapshot: PoolSnapshot, height: int) -> RenderableType:
     queues = snapshot.queues[:MOST_QUEUES]
     room = max(1, height - OTHER_LINES - len(queues))
     workers = snapshot.workers if len(snapshot.workers) <= room else snapshot.workers[: room - 1]
-    parts: list[RenderableType] = [_head(snapshot), _workers(workers)]
+    parts: list[RenderableType] = [_head(snapshot), _workers(workers, snapshot.phase)]
     hidden = len(snapshot.workers) - len(workers)
     if hidden > 0:
         busy = sum(worker.state == "busy" for worker in snapshot.workers[len(workers) :])
@@ -54,6 +57,20 @@ def picture(snapshot: PoolSnapshot, height: int) -> RenderableType:
     if queues:
         parts.append(_queues(queues))
     return Group(*parts)
+
+
+def last_line(snapshot: PoolSnapshot) -> Text:
+    """Return what stays on the terminal when the picture is gone."""
+    line = Text.assemble((snapshot.app, "bold"), f"  ended after {render.span(snapshot.uptime_s)}")
+    return line.append_text(_outcomes(snapshot))
+
+
+def _outcomes(snapshot: PoolSnapshot) -> Text:
+    told = Text()
+    for outcome, count in snapshot.ended.items():
+        if count:
+            told.append(f"  {count:,} {outcome}", style="red" if outcome in ("fail", "lost") else "")
+    return told
 
 
 def _head(snapshot: PoolSnapshot) -> Text:
@@ -73,16 +90,19 @@ def _head(snapshot: PoolSnapshot) -> Text:
     return head
 
 
-def _workers(workers: tuple[WorkerView, ...]) -> Table:
+def _workers(workers: tuple[WorkerView, ...], phase: str) -> Table:
     made = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("worker", "pid", "state", "job", "for", "jobs done", "memory"):
-        made.add_column(name, justify="left" if name in ("state", "job") else "right", no_wrap=True)
+    for name, width in _WIDTHS.items():  # fixed, so that nothing jumps when a value gets longer
+        made.add_column(
+            name, justify="left" if name in ("state", "job") else "right", no_wrap=True, min_width=width
+        )
     for worker in workers:
+        ended = phase == "stopping" and worker.state == "empty"
         kind = render.plain(worker.kind) + (f" +{worker.running - 1}" if worker.running > 1 else "")
         made.add_row(
             str(worker.number),
             str(worker.pid or "–"),
-            Text(worker.state, style=STYLES.get(worker.state, "")),
+            Text("ended", style="dim") if ended else Text(worker.state, style=STYLES.get(worker.state, "")),
             Text(kind),
             render.span(worker.running_s) if worker.running else "",
             f"{worker.jobs_done:,}",
@@ -94,7 +114,8 @@ def _workers(workers: tuple[WorkerView, ...]) -> Table:
 def _queues(queues: tuple[QueueView, ...]) -> Table:
     made = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("queue", "available", "running", "later", "oldest"):
-        made.add_column(name, justify="left" if name == "queue" else "right", no_wrap=True)
+        left = name == "queue"
+        made.add_column(name, justify="left" if left else "right", no_wrap=True, min_width=24 if left else 9)
     for queue in queues:
         made.add_row(
             Text(render.plain(queue.queue) + (" (paused)" if queue.paused else "")),

@@ -20,7 +20,7 @@ def run_and_show(config: PoolConfig) -> int:
         sys.path.insert(0, here)  # children inherit the path
     if not wants_live_view(config):
         return run_pool(config, app)
-    with Terminal() as terminal, LiveView(terminal.console, config) as view:
+    with Terminal() as terminal, LiveView(terminal.console) as view:
         return run_pool(config, app, observer=view)
 
 
