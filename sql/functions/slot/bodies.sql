@@ -1,5 +1,6 @@
 -- bodies_<slot>(receipts, masks) -> the bodies of these attempts as they were before the attempt (its number is
--- attempt + 1, its run_lease is run_lease + 1), with receipt and index. Read by the receipt's own index range.
+-- attempt + 1, its run_lease is run_lease + 1), with receipt and index. Read by the receipt's own index range, in
+-- three parts: a scan bounded by a row comparison above ends only with the last row of that xid.
 -- Locks: none. Errors: none.
 create or replace function {schema}.bodies_{slot}(p_receipts bigint[], p_masks bigint[])
 returns table (
@@ -27,7 +28,18 @@ begin
             select r.*, array_position(c.job_ids, r.job_id) - 1 as idx
               from {schema}.jobs_ready_{slot} as r
              where r.queue = c.queue and r.priority = c.priority
-               and (r.txid, r.job_id) >= (c.from_txid, c.from_id) and (r.txid, r.job_id) <= (c.to_txid, c.to_id)
+               and r.txid = c.from_txid and r.job_id >= c.from_id
+               and r.job_id <= case when c.from_txid = c.to_txid then c.to_id else 9223372036854775807 end
+            union all
+            select r.*, array_position(c.job_ids, r.job_id) - 1
+              from {schema}.jobs_ready_{slot} as r
+             where r.queue = c.queue and r.priority = c.priority
+               and r.txid > c.from_txid and r.txid < c.to_txid
+            union all
+            select r.*, array_position(c.job_ids, r.job_id) - 1
+              from {schema}.jobs_ready_{slot} as r
+             where c.from_txid <> c.to_txid and r.queue = c.queue and r.priority = c.priority
+               and r.txid = c.to_txid and r.job_id <= c.to_id
             offset 0) as r
      cross join lateral (select r.idx as idx) as f
      where f.idx is not null and a.mask & (1::bigint << f.idx) <> 0;

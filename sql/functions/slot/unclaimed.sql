@@ -1,10 +1,10 @@
--- unclaimed_{slot}(queue) -> (job_id, available_since) of the queue's rows in slot {slot} that no cursor has passed.
+-- unclaimed_{slot}(queue) -> (job_id, kind, priority, available_since) of the queue's rows in slot {slot} that no cursor has passed.
 -- Guard: none. Locks: none. Errors: none. Unfolds into the caller's statement, whose LIMIT bounds the reading.
 create or replace function {schema}.unclaimed_{slot}(p_queue text)
-returns table(job_id bigint, priority int, available_since timestamptz)
+returns table(job_id bigint, kind text, priority int, available_since timestamptz)
 language sql stable
 as $$
-    select u.job_id, p.priority, u.available_since
+    select u.job_id, u.kind, p.priority, u.available_since
     from (values (1), (2), (3), (4)) as p(priority)
     left join lateral (
         select k.txid, k.job_id, w.prev, w.cur
@@ -18,14 +18,14 @@ as $$
         join {schema}.cursor_windows as w on w.window_id = k.window_id
     ) as c on true
     cross join lateral (
-        select r.txid, r.job_id, greatest(r.run_at, r.created_at) as available_since
+        select r.txid, r.job_id, r.kind, greatest(r.run_at, r.created_at) as available_since
         from {schema}.jobs_ready_{slot} as r
         where r.queue = p_queue and r.priority = p.priority
             and (r.txid, r.job_id) > (
                 greatest(coalesce(c.txid, '0'), coalesce(pg_snapshot_xmax(c.prev), '0')),
                 case when c.txid >= pg_snapshot_xmax(c.prev) then c.job_id else -9223372036854775808 end)
         union all
-        select r.txid, r.job_id, greatest(r.run_at, r.created_at)
+        select r.txid, r.job_id, r.kind, greatest(r.run_at, r.created_at)
         from (
             select x from pg_snapshot_xip(c.prev) as x
             union
