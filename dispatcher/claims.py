@@ -34,6 +34,7 @@ class Claiming:
         self._looked_again = False
         self._request = 0
         self._last_full = False
+        self._gated = False
         self.accepting = True
         self.stopped = False
         self.store_up = True
@@ -53,9 +54,7 @@ class Claiming:
 
     def due_s(self) -> float | None:
         """When to call `check` again; None if only an event can make a claim possible."""
-        if self._asked is not None or self._plan() is None:
-            return None
-        return self._poll.due_s
+        return self._poll.due_s if self._gated and self._asked is None else None
 
     def check(self) -> None:
         """Claim if it is time and there is room."""

@@ -8,6 +8,7 @@ long job), `departures` (a worker died), `audit` (what was lost heals).
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -79,6 +80,7 @@ class Dispatcher:
         self._cut_s: float | None = None
         self._leave_s: float | None = None
         self._left = False
+        self._due_s = 0.0
 
     def step(self, event: Event, now_s: float) -> Sequence[Command]:
         """Take one event; `now_s` is the host's monotonic clock."""
@@ -86,7 +88,8 @@ class Dispatcher:
         desk.out = []
         desk.now_s = now_s
         self._take(event)
-        self._timers()
+        if now_s >= self._due_s or isinstance(event, Tick):
+            self._timers()
         if desk.books.stocked:
             desk.feed()
         if self.audit.recovered:
@@ -96,7 +99,10 @@ class Dispatcher:
         return desk.out
 
     def next_tick_s(self) -> float | None:
-        """When the core wants a Tick at the latest, on the same clock; None: only an event can matter."""
+        """When the core wants a Tick at the latest, on the same clock; None: only an event can matter.
+
+        Ask after the last of the events that have come: until that time timers are looked at no more.
+        """
         due = [
             None if self.claiming.stopped else self.recalls.due_s(),
             self.departures.due_s() if self.audit.recovered else None,
@@ -108,7 +114,9 @@ class Dispatcher:
             self.claiming.due_s() if self.audit.recovered else None,
             self._blocked_until_s(),
         ]
-        return min((at_s for at_s in due if at_s is not None), default=None)
+        known = [at_s for at_s in due if at_s is not None]
+        self._due_s = min(known) if known else math.inf
+        return self._due_s if known else None
 
     def figures(self, now_s: float) -> dict[str, Any]:
         """Cumulative figures and present gauges for `Stats`."""

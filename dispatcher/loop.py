@@ -70,18 +70,27 @@ class Loop:
                 stats_s = now_s + STATS_EVERY_S
                 self._pipe.send(Stats(ROLE, self._core.settings.incarnation, self._core.figures(now_s)))
             due_s = self._core.next_tick_s()
-            if not poller.wait(max(0.0, min(stats_s, stats_s if due_s is None else due_s) - now_s)):
+            ready = poller.wait(max(0.0, min(stats_s, stats_s if due_s is None else due_s) - now_s))
+            if not ready:
                 self._step(Tick())
-            while (spoken := self._pipe.receive()) is not None:
-                self._step(SupervisorSaid(spoken))
+            for source in ready:
+                self._read(source)
+        return not self._pipe.closed
+
+    def _read(self, source: object) -> None:
+        if source is self._workers:
+            while self._running and (heard := self._workers.receive()) is not None:
+                self._step(Heard(heard[0], heard[1]))
+        elif source is self._finalizer:
+            while self._running and (said := self._finalizer.receive()) is not None:
+                self._step(FinalizerSaid(said[1]))
+        elif source is self._mailbox:
             for answer in self._mailbox.take():
                 if (event := self._database.event(answer)) is not None:
                     self._step(event)
-            while self._running and (heard := self._workers.receive()) is not None:
-                self._step(Heard(heard[0], heard[1]))
-            while self._running and (said := self._finalizer.receive()) is not None:
-                self._step(FinalizerSaid(said[1]))
-        return not self._pipe.closed
+        else:
+            while (spoken := self._pipe.receive()) is not None:
+                self._step(SupervisorSaid(spoken))
 
     def _step(self, event: Event) -> None:
         self._back.append(event)

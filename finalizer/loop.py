@@ -46,21 +46,29 @@ class Loop:
                 self._say_figures()
             due_s = self._core.next_tick_s()
             wait_s = max(0.0, min(stats_s, stats_s if due_s is None else due_s) - now_s)
-            if not (busy_ears if self._core.saturated else open_ears).wait(wait_s):
+            ready = (busy_ears if self._core.saturated else open_ears).wait(wait_s)
+            if not ready:
                 self._step(Tick())
-            while (spoken := self._pipe.receive()) is not None:
-                self._step(SupervisorSaid(spoken))
-            for answer in self._mailbox.take():
-                if (event := self._database.event(answer)) is not None:
-                    self._step(event)
-            for _ in range(0 if self._core.saturated else BURST):
-                heard = self._peers.receive()
-                if heard is None:
-                    break
-                self._step(Heard(heard[0], heard[1]))
+            for source in ready:
+                self._read(source)
         if not self._pipe.closed:
             self._say_figures()
         return not self._pipe.closed
+
+    def _read(self, source: object) -> None:
+        if source is self._peers:
+            for _ in range(BURST):
+                heard = None if self._core.saturated else self._peers.receive()
+                if heard is None:
+                    break
+                self._step(Heard(heard[0], heard[1]))
+        elif source is self._mailbox:
+            for answer in self._mailbox.take():
+                if (event := self._database.event(answer)) is not None:
+                    self._step(event)
+        else:
+            while (spoken := self._pipe.receive()) is not None:
+                self._step(SupervisorSaid(spoken))
 
     def _say_figures(self) -> None:
         self._pipe.send(Stats(ROLE, self._core.settings.incarnation, self._core.figures()))

@@ -138,6 +138,10 @@ class World:
                     self.notes.append(command)
                 case Exit():
                     self.exited = True
+        due_s = self.core.next_tick_s()
+        assert due_s is None or due_s > self.now_s or self.exited or not isinstance(event, Tick), (
+            "a timer does not run down"
+        )
         self.check()
 
     def tick(self, seconds: float) -> None:
