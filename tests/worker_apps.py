@@ -66,6 +66,14 @@ def own_pool() -> None:
         assert sorted(pool.map(abs, range(-5, 5))) == sorted(map(abs, range(-5, 5)))
 
 
+def own_executor() -> None:
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        assert list(pool.map(abs, [-1, -2])) == [1, 2]
+
+
 def own_socket() -> None:
     import zmq
 
@@ -183,6 +191,7 @@ def do(job: Job[Do]) -> object:
 BY_NAME = {
     "own pool": own_pool,
     "own socket": own_socket,
+    "own executor": own_executor,
     "stray fork": stray_fork,
     "draws": write_draws,
     "child signals": child_signals,

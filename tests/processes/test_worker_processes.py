@@ -90,7 +90,8 @@ def test_a_return_value_that_nobody_keeps_completes_the_job(rig: Rig, what: str)
 
 
 @pytest.mark.parametrize(
-    "what", ["own pool", "own socket", "stray fork", "thread", "grandchild", "interrupted", "say"]
+    "what",
+    ["own pool", "own socket", "own executor", "stray fork", "thread", "grandchild", "interrupted", "say"],
 )
 def test_handlers_may_use_processes_sockets_threads_and_signals(rig: Rig, tmp_path: Path, what: str) -> None:
     worker = rig.start()
