@@ -41,6 +41,8 @@ def target(dsn: str, role: str = "client") -> Target:
         raise ConfigError(
             "the DSN cannot be read: write postgresql://user@host:5432/database, or host=… dbname=…"
         ) from None
+    if not all(port.isdecimal() for port in str(given.get("port") or "5432").split(",")):
+        raise ConfigError("the DSN's port is not a number")
     secrets = tuple(str(given[key]) for key in ("password", "sslpassword") if given.get(key))
     settings: dict[str, Any] = {**DEFAULTS, **given, "application_name": f"awa-pool {role}"}
     return Target(make_conninfo("", **settings), secrets)

@@ -17,6 +17,7 @@ from awa_pool.errors import SchemaMismatch, StoreError, StoreUnavailable
 from awa_pool.sqlfiles import SCHEMA_VERSION, SqlFile
 
 from .connection import target
+from .sqlstates import scrub
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +54,13 @@ def migrate(dsn: str, schema: str = "awa_pool", accept_system_id: bool = False) 
     in another cluster (unless `accept_system_id`, for after pg_upgrade); StoreUnavailable without a database.
     """
     sqlfiles.quoted_schema(schema)
+    where = target(dsn, "migrate")
     try:
-        with psycopg.connect(target(dsn, "migrate").conninfo, prepare_threshold=None) as conn:
+        with psycopg.connect(where.conninfo, prepare_threshold=None) as conn:
             return _migrate(conn, schema, accept_system_id)
     except psycopg.OperationalError as lost:
-        raise StoreUnavailable(
-            f"cannot migrate: {type(lost).__name__} ({lost.sqlstate or 'no connection'})"
-        ) from lost
+        text = scrub(str(lost).strip(), where.secrets)
+        raise StoreUnavailable(f"cannot migrate: {text}", sqlstate=lost.sqlstate) from None  # it may show the DSN
     except psycopg.Error as refused:
         raise StoreError(f"cannot migrate: {refused}", sqlstate=refused.sqlstate) from refused
 

@@ -101,7 +101,7 @@ class WorkLeft(NamedTuple):
 
 
 class QueueStats(NamedTuple):
-    """Jobs of one queue per state; exact up to a cap (`counts_are_capped`)."""
+    """Jobs of one queue per state; exact unless `counts_are_capped`, then estimates or counts at their cap."""
 
     queue: str
     available: int
@@ -126,6 +126,7 @@ class QueueDepth(NamedTuple):
     retryable: int
     oldest_available_s: float | None
     paused: bool
+    counts_are_capped: bool
 
 
 class QueueRow(NamedTuple):

@@ -27,21 +27,21 @@ def test_clients_work_through_a_pooler(pooled):
         async with AsyncClient(pooled) as client:
             declare(client)
             await asyncio.gather(*(client.insert(SendEmail("x")) for _ in range(40)))
-            assert len(await client.insert_many([SendEmail("x")] * 5_000)) == 5_000
-            assert await client.insert_many_copy([SendEmail("x")] * 5_000) == 5_000
+            assert len(await client.insert_many([SendEmail("x")] * 1_500)) == 1_500
+            assert await client.insert_many_copy([SendEmail("x")] * 1_500) == 1_500
 
     with Client(pooled) as client:
         declare(client)
         job_id = client.insert(SendEmail("x"))
-        assert len(client.insert_many([SendEmail("x")] * 5_000)) == 5_000
-        assert client.insert_many_copy([SendEmail("x")] * 5_000) == 5_000
+        assert len(client.insert_many([SendEmail("x")] * 1_500)) == 1_500
+        assert client.insert_many_copy([SendEmail("x")] * 1_500) == 1_500
         assert client.cancel(job_id) is State.CANCELLED
         assert client.retry(job_id) is State.AVAILABLE
         with psycopg.connect(pooled, prepare_threshold=None) as conn:
             client.insert_many([SendEmail("x")] * 3, conn=conn)
             conn.rollback()
         asyncio.run(asynchronously())
-        assert {q.queue: q.available for q in client.queue_stats()}["mail"] == 20_041
+        assert {q.queue: q.available for q in client.queue_stats()}["mail"] == 6_041
 
 
 def test_a_store_claims_and_finishes_through_a_pooler(pooled):
