@@ -12,9 +12,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from .errors import ConfigError
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 SLOTS = 24
 SCHEMA_VERSION = 1
@@ -62,15 +65,22 @@ def render(text: str, schema: str, slot: int | None = None) -> str:
 
 
 @cache
+def _folder() -> Traversable:
+    from importlib.resources import files  # 1 MiB that a worker, which reads no SQL, can do without
+
+    return files("awa_pool.sql")
+
+
+@cache
 def read(name: str) -> str:
     """Return the raw text of `sql/<name>.sql`."""
-    return (files("awa_pool.sql") / f"{name}.sql").read_text(encoding="utf-8")
+    return (_folder() / f"{name}.sql").read_text(encoding="utf-8")
 
 
 @cache
 def names(folder: str) -> tuple[str, ...]:
     """Return the names of the SQL files of a folder below `sql/`, in order."""
-    found = (entry.name for entry in (files("awa_pool.sql") / folder).iterdir())
+    found = (entry.name for entry in (_folder() / folder).iterdir())
     return tuple(sorted(f"{folder}/{name[:-4]}" for name in found if name.endswith(".sql")))
 
 
@@ -99,4 +109,4 @@ def functions(schema: str) -> Iterator[SqlFile]:
 
 
 def _has(folder: str) -> bool:
-    return (files("awa_pool.sql") / folder).is_dir()
+    return (_folder() / folder).is_dir()
