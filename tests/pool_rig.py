@@ -128,6 +128,12 @@ def title_of(pid: int) -> str:
         return ""
 
 
+def named(title: str) -> list[int]:
+    """Return every living process with that text in its command line."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [pid for pid in pids if title in title_of(pid) and alive(pid)]
+
+
 def descendants(pid: int) -> list[int]:
     """Return everybody below a process, living ones only."""
     parents: dict[int, list[int]] = {}

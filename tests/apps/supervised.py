@@ -38,5 +38,5 @@ def act(job: Job[Act]) -> None:
     elif job.args.what == "segfault" and job.attempt == 1:
         ctypes.string_at(0)
     elif job.args.what == "child":
-        os.system("sleep 300 &")
+        os.system(f"sleep {job.args.s} &")
         time.sleep(job.args.s)
