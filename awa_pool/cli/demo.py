@@ -25,5 +25,5 @@ def demo(
     if workers is not None and not 1 <= workers <= 1024:
         raise ConfigError(f"--workers: {workers} is not possible; write a whole number from 1 to 1024")
     began_s = time.monotonic()
-    with embedded.temporary_server("awa-demo-") as (dsn, folder):
-        show(workers or usable_cores(), dsn, folder, time.monotonic() - began_s, Console())
+    with embedded.temporary_server("awa-demo-") as server:
+        show(workers or usable_cores(), server, time.monotonic() - began_s, Console())

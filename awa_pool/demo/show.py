@@ -16,6 +16,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from awa_pool.embedded import TemporaryServer
 from awa_pool.errors import AwaError, BootFailed
 from awa_pool.store.migrate import migrate
 
@@ -65,20 +66,20 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def show(workers: int, dsn: str, folder: Path, server_s: float, out: Console) -> None:
-    """Run the demo on the server at `dsn`, with files in `folder`, and print its tables to `out`.
+def show(workers: int, server: TemporaryServer, server_s: float, out: Console) -> None:
+    """Run the demo on a server that took `server_s` to start, and print its tables to `out`.
 
     Errors: BootFailed with the pool's own words when it does not start or stops working.
     """
     speed = Speed(workers, usable_cores(), server_s)
-    migrate(dsn)
-    client.dsn = dsn  # the app's own client, so that jobs get the queue its task names
-    results = Results(folder / "results")
+    migrate(server.dsn)
+    client.dsn = server.dsn  # the app's own client, so that jobs get the queue its task names
+    results = Results(server.files / "results")
     results.folder.mkdir()
     files = python_files(Path(sysconfig.get_path("stdlib")))
     began_s = time.monotonic()
-    with client, _pool(workers, dsn, folder) as pool:
-        watch = _Watch(pool, results, folder / "pool.log")
+    with client, _pool(workers, server) as pool:
+        watch = _Watch(pool, results, server.files / "pool.log")
         client.insert(MeasureFile(str(files[0]), str(results.folder)))
         watch.until(1, START_DEADLINE_S, "the pool did not start")
         speed.pool_s = time.monotonic() - began_s
@@ -160,20 +161,21 @@ class _Watch:
 
 
 @contextlib.contextmanager
-def _pool(workers: int, dsn: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _pool(workers: int, server: TemporaryServer) -> Iterator[subprocess.Popen[bytes]]:
     """Run the pool as a user would, in a process of its own; stopped at the end, whatever happens."""
-    with (folder / "pool.log").open("wb") as log:
+    words = [str(server.root), str(server.data_dir), APP, "--workers", str(workers)]
+    with (server.files / "pool.log").open("wb") as log:
         pool = subprocess.Popen(
-            [sys.executable, "-m", "awa_pool.demo.pool_process", APP, "--workers", str(workers)],
+            [sys.executable, "-m", "awa_pool.demo.pool_process", *words],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            env={**os.environ, "AWA_POOL_DSN": dsn},
         )  # fmt: skip
     try:
         yield pool
         pool.send_signal(signal.SIGTERM)
         status = pool.wait(STOP_DEADLINE_S)
         if status != 0:
-            raise AwaError(f"the pool ended with status {status}: {(folder / 'pool.log').read_text()[-500:]}")
+            told = (server.files / "pool.log").read_text(errors="replace")
+            raise AwaError(f"the pool ended with status {status}: {told[-500:]}")
     finally:
         if pool.poll() is None:
             pool.terminate()

@@ -11,6 +11,6 @@ and stops it, `sharing` counts who uses it, `temporary` makes one that leaves no
 from __future__ import annotations
 
 from .sharing import server
-from .temporary import temporary_server
+from .temporary import TemporaryServer, temporary_server
 
-__all__ = ["server", "temporary_server"]
+__all__ = ["TemporaryServer", "server", "temporary_server"]

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from awa_pool.errors import EmbeddedError
 
@@ -15,9 +16,18 @@ from .places import server_user
 from .sharing import server
 
 
+class TemporaryServer(NamedTuple):
+    """A server whose folder `root` is removed with it; `files` in it is a private folder for the caller's own."""
+
+    dsn: str
+    root: Path
+    data_dir: Path
+    files: Path
+
+
 @contextlib.contextmanager
-def temporary_server(prefix: str = "awa-pool-") -> Iterator[tuple[str, Path]]:
-    """Run a server in a temporary folder; yield its DSN and a private folder that is removed with it.
+def temporary_server(prefix: str = "awa-tmp-") -> Iterator[TemporaryServer]:
+    """Run a server in a temporary folder, removed at the end.
 
     Errors: EmbeddedError, as for `server`; also when no temporary folder can be reached by the server's user.
     """
@@ -26,7 +36,7 @@ def temporary_server(prefix: str = "awa-pool-") -> Iterator[tuple[str, Path]]:
         mine = root / "files"
         mine.mkdir(mode=0o700)
         with server(root / "server") as dsn:
-            yield dsn, mine
+            yield TemporaryServer(dsn, root, root / "server", mine)
     finally:
         shutil.rmtree(root, ignore_errors=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -137,8 +138,7 @@ def test_only_a_person_at_a_terminal_gets_the_embedded_server_unasked(home: Path
 
 
 def test_the_demo_measures_the_standard_library_and_leaves_nothing_behind(home: Path) -> None:
-    before = set(Path("/tmp").glob("awa-*"))
-    done = run("demo", "--workers", "2", cwd=home)
+    done = run("demo", "--workers", "2", cwd=home, TMPDIR=str(home))
     assert done.returncode == 0, done.stderr
     for wanted in (
         "The standard library of Python",
@@ -149,5 +149,26 @@ def test_the_demo_measures_the_standard_library_and_leaves_nothing_behind(home: 
         "p95",
     ):
         assert wanted in done.stdout
-    left = {path for path in set(Path("/tmp").glob("awa-demo-*")) - before}
-    assert left == set()
+    assert demo_folders(home) == []
+
+
+def demo_folders(home: Path) -> list[Path]:
+    return list(home.glob("awa-demo-*"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's death")
+def test_a_killed_demo_is_tidied_up_by_its_pool(home: Path) -> None:
+    demo = subprocess.Popen(
+        command(["demo", "--workers", "1"]),
+        cwd=home,
+        env=environment(TMPDIR=str(home)),
+        stdout=subprocess.DEVNULL,
+    )
+    until(
+        lambda: any((f / "files" / "results").exists() for f in demo_folders(home)) or demo.poll() is not None
+    )
+    (folder,) = demo_folders(home)
+    until(lambda: any((folder / "files" / "results").iterdir()))
+    demo.kill()
+    demo.wait()
+    until(lambda: not folder.exists(), deadline_s=90)
