@@ -16,6 +16,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 from typing import Any
 
 import orjson
@@ -64,13 +65,22 @@ def _preload(app: str | None) -> dict[str, str | None]:
             error = str(problem)
     gc.collect()
     gc.freeze()  # collections in workers leave what they share alone
-    threads, opened = other_threads(), len(open_sockets() - sockets)
-    unfit = None
+    return {"error": error, "unfit": _unfitness(app, len(open_sockets() - sockets))}
+
+
+def _unfitness(app: str | None, sockets: int) -> str | None:
+    """Say why forking from here is not safe; None when it is."""
+    threads = other_threads()
     if threads:
-        unfit = f"importing {app} started {threads} thread{'s' if threads > 1 else ''}"
-    elif opened:
-        unfit = f"importing {app} opened {opened} socket{'s' if opened > 1 else ''}"
-    return {"error": error, "unfit": unfit}
+        started = f"importing {app} started {threads} thread{'s' if threads > 1 else ''}"
+        if threading.active_count() > 1:
+            return started
+        return (
+            f"{started} of a native library (numeric ones obey OPENBLAS_NUM_THREADS=1 or OMP_NUM_THREADS=1)"
+        )
+    if sockets:
+        return f"importing {app} opened {sockets} socket{'s' if sockets > 1 else ''}"
+    return None
 
 
 class _Server:

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -270,3 +271,36 @@ def test_importing_a_worker_loads_no_database_driver_and_no_command_line() -> No
 def environment() -> dict[str, str]:
     root = Path(__file__).parents[2]
     return {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'tests'}"}
+
+
+@LINUX
+def test_the_process_title_names_a_kind_that_takes_long(make_rig: MakeRig, tmp_path: Path) -> None:
+    rig = make_rig(APP, "titled")
+    worker = rig.start()
+
+    def title() -> str:
+        return Path(f"/proc/{worker.process.pid}/cmdline").read_text().strip("\0")
+
+    for gate, expected in (("first", "awa-pool: worker 0"), ("second", "awa-pool: worker 0: do")):
+        path = path_in(tmp_path, gate)
+        receipt_id = rig.hand(worker, [do(1, "wait for file", path)])
+        until(lambda path=path: os.path.exists(path + ".started"), "the handler")  # type: ignore[misc]
+        assert title() == expected
+        until(
+            lambda: time.monotonic() - worker.page().running[0].started_s > 0.06, "the handler to take long"
+        )
+        open(path, "w").close()
+        rig.until(lambda receipt_id=receipt_id: rig.ended(receipt_id), "its end")  # type: ignore[misc]
+    until(lambda: title() == "awa-pool: worker 0", "the title of an idle worker")
+
+
+def test_what_handlers_print_and_log_comes_out_tagged(
+    make_rig: MakeRig, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rig = make_rig(APP, "talking", "spawn")
+    worker = rig.start()
+    rig.run(worker, [do(41, "say"), do(42, "exit text"), body(43, "noop", {})])
+    assert rig.stop(worker) == 0
+    out, err = capfd.readouterr()
+    assert "[do 41 attempt 1] printed line\n[do 41 attempt 1] no line end\n" in out
+    assert re.search(r"^\[do 41 attempt 1\] .* WARNING worker 0: logged line$", err, re.MULTILINE)
