@@ -89,7 +89,11 @@ def pgbouncer(server: Server, database: str) -> Iterator[str]:
             "server_reset_query_always = 0\nlog_connections = 0\nlog_disconnections = 0\n"
         )
         process = subprocess.Popen(
-            [program, folder / "ini"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd="/", **as_server_user()
+            [program, folder / "ini"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            cwd="/",
+            **as_server_user(),
         )  # type: ignore[call-overload]
         dsn = f"host=127.0.0.1 port={port} user=awa dbname={database}"
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.rows import tuple_row
 
 from awa_pool.sqlfiles import quoted_schema
 
@@ -29,8 +30,13 @@ class AsyncStore:
     async def run(self, call: Call[T]) -> T:
         """Run one call in the connection's present transaction (of its own under autocommit)."""
         try:
-            async with self.conn.cursor(binary=call.binary) as cursor:
-                await cursor.execute(query_text(call.query, self.schema), call.params or None, prepare=False)
+            async with psycopg.AsyncCursor(self.conn, row_factory=tuple_row) as cursor:
+                await cursor.execute(
+                    query_text(call.query, self.schema),
+                    call.params or None,
+                    prepare=False,
+                    binary=call.binary,
+                )
                 rows = await cursor.fetchall() if cursor.description else []
         except psycopg.Error as problem:
             raise translate(problem, self.schema, self.secrets) from None

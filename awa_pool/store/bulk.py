@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg
 from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.rows import tuple_row
 
 from awa_pool.errors import AwaError, ValidationError
 
@@ -35,9 +36,10 @@ def enqueue_documents(store: Store, documents: Iterable[Document]) -> list[int]:
         with _transaction(conn), conn.pipeline():
             for first, text in documents:
                 call = do.enqueue_many(text)
-                cursor = conn.cursor(binary=call.binary)
+                cursor = psycopg.Cursor(conn, row_factory=tuple_row)
                 sent.append((first, cursor))
-                cursor.execute(query_text(call.query, store.schema), call.params, prepare=False)
+                text_of = query_text(call.query, store.schema)
+                cursor.execute(text_of, call.params, prepare=False, binary=call.binary)
         return [job_id for _, cursor in sent for job_id in cursor.fetchall()[0][0]]
     except psycopg.Error as problem:
         raise _located(translate(problem, store.schema, store.secrets), sent) from None
@@ -51,9 +53,10 @@ async def enqueue_documents_async(store: AsyncStore, documents: Iterable[Documen
         async with _transaction_async(conn), conn.pipeline():
             for first, text in documents:
                 call = do.enqueue_many(text)
-                cursor = conn.cursor(binary=call.binary)
+                cursor = psycopg.AsyncCursor(conn, row_factory=tuple_row)
                 sent.append((first, cursor))
-                await cursor.execute(query_text(call.query, store.schema), call.params, prepare=False)
+                text_of = query_text(call.query, store.schema)
+                await cursor.execute(text_of, call.params, prepare=False, binary=call.binary)
         return [job_id for _, cursor in sent for job_id in (await cursor.fetchall())[0][0]]
     except psycopg.Error as problem:
         raise _located(translate(problem, store.schema, store.secrets), sent) from None
@@ -64,7 +67,7 @@ def copy_jobs(store: Store, blocks: Iterable[bytes], later: list[Document], queu
     conn = store.conn
     try:
         with _transaction(conn):
-            with conn.cursor() as cursor, cursor.copy(query_text("copy_jobs", store.schema)) as copy:
+            with psycopg.Cursor(conn) as cursor, cursor.copy(query_text("copy_jobs", store.schema)) as copy:
                 for block in blocks:
                     copy.write(block)
             for _, text in later:
@@ -81,7 +84,10 @@ async def copy_jobs_async(
     conn = store.conn
     try:
         async with _transaction_async(conn):
-            async with conn.cursor() as cursor, cursor.copy(query_text("copy_jobs", store.schema)) as copy:
+            async with (
+                psycopg.AsyncCursor(conn) as cursor,
+                cursor.copy(query_text("copy_jobs", store.schema)) as copy,
+            ):
                 for block in blocks:
                     await copy.write(block)
             for _, text in later:

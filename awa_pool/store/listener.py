@@ -74,9 +74,10 @@ class Listener:
 
     def close(self, deadline_s: float = 5.0) -> bool:
         """End the thread; True when it ended within the deadline."""
-        self._closing = True
-        with contextlib.suppress(OSError):
-            os.write(self._stop_writer, b"\0")
+        if not self._closing:  # the second time the descriptor may belong to somebody else
+            self._closing = True
+            with contextlib.suppress(OSError):
+                os.write(self._stop_writer, b"\0")
         self._thread.join(deadline_s)
         return not self._thread.is_alive()
 

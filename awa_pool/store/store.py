@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
+from psycopg.rows import tuple_row
 
 from awa_pool import sqlfiles
 
@@ -40,8 +41,15 @@ class Store:
     def run(self, call: Call[T]) -> T:
         """Run one call in the connection's present transaction (of its own under autocommit)."""
         try:
-            with self.conn.cursor(binary=call.binary) as cursor:
-                cursor.execute(query_text(call.query, self.schema), call.params or None, prepare=False)
+            with psycopg.Cursor(
+                self.conn, row_factory=tuple_row
+            ) as cursor:  # whatever the caller's are made of
+                cursor.execute(
+                    query_text(call.query, self.schema),
+                    call.params or None,
+                    prepare=False,
+                    binary=call.binary,
+                )
                 rows = cursor.fetchall() if cursor.description else []
         except psycopg.Error as problem:
             raise translate(problem, self.schema, self.secrets) from None

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 from client_rig import SendEmail, declare, end_sessions, sessions
+from psycopg.rows import dict_row
 
 from awa_pool import AsyncClient, Client, JobNotFound, State, ValidationError
 
@@ -37,7 +38,12 @@ def test_jobs_go_in_and_are_looked_after(dsn):
     async def body(client):
         ids = await client.insert_many([SendEmail("x"), ({}, {"kind": "plain"})])
         ids.append(await client.insert(SendEmail("y"), run_at=datetime.now(UTC) + timedelta(hours=1)))
-        assert await client.insert_many_copy([SendEmail("z")] * 3 + [(SendEmail("l"), {"run_at": datetime.max.replace(tzinfo=UTC)})]) == 4
+        assert (
+            await client.insert_many_copy(
+                [SendEmail("z")] * 3 + [(SendEmail("l"), {"run_at": datetime.max.replace(tzinfo=UTC)})]
+            )
+            == 4
+        )
         assert [(await client.get_job(i)).state for i in ids] == ["available", "available", "scheduled"]
         assert len(await client.list_jobs()) == 7
         assert await client.cancel(ids[0]) is State.CANCELLED
@@ -74,7 +80,7 @@ def test_a_large_bulk_call_is_all_or_nothing(dsn):
 
 def test_the_callers_transaction_decides(dsn):
     async def body(client):
-        async with await psycopg.AsyncConnection.connect(dsn) as conn:
+        async with await psycopg.AsyncConnection.connect(dsn, row_factory=dict_row) as conn:
             await client.insert(SendEmail("x"), conn=conn)
             await client.insert_many([SendEmail("x")], conn=conn)
             await client.insert_many_copy([SendEmail("x")], conn=conn)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 from client_rig import SendEmail, declare, end_sessions, sessions
+from psycopg.rows import dict_row
 
 from awa_pool import Client, InsertRequest, State
 from awa_pool.errors import (
@@ -19,7 +20,7 @@ from awa_pool.errors import (
     ValidationError,
 )
 
-ODD = 'a\\b"\t\n\'é🦀 \\N {x,y} \\u0041'
+ODD = "a\\b\"\t\n'é🦀 \\N {x,y} \\u0041"
 LATER = timedelta(hours=1)
 
 
@@ -37,7 +38,13 @@ def count(dsn, table="jobs_ready"):
 
 def test_a_job_goes_in_with_its_tasks_defaults_and_is_shown_as_it_is(client):
     job = client.get_job(client.insert(SendEmail(ODD, 2**62, [1e16, -0.0, None, True])))
-    assert (job.kind, job.queue, job.priority, job.max_attempts, job.state) == ("send_email", "mail", 1, 3, "available")
+    assert (job.kind, job.queue, job.priority, job.max_attempts, job.state) == (
+        "send_email",
+        "mail",
+        1,
+        3,
+        "available",
+    )
     assert job.args == {"to": ODD, "tries": 2**62, "extra": [1e16, -0.0, None, True]}
     assert repr(job.args["extra"][:2]) == "[1e+16, -0.0]"
     assert (job.attempt, job.tags, job.metadata, job.errors) == (0, [], {}, [])
@@ -61,12 +68,18 @@ def test_bulk_and_copy_store_the_same_as_single_inserts(client):
     options = {"kind": ODD, "queue": ODD, "tags": [ODD], "metadata": {ODD: ODD}, "ordering_key": ODD}
     ids = client.insert_many([({"a": ODD}, options), SendEmail("x"), InsertRequest(args={}, kind="plain")])
     assert ids == sorted(ids)
-    assert client.insert_many_copy([({"a": ODD}, options), SendEmail("x"), InsertRequest(args={}, kind="plain")]) == 3
+    assert (
+        client.insert_many_copy([({"a": ODD}, options), SendEmail("x"), InsertRequest(args={}, kind="plain")])
+        == 3
+    )
     single = client.insert({"a": ODD}, **options)
     jobs = {job.id: job for job in client.list_jobs()}
     rows = [jobs[job_id] for job_id in sorted(jobs)]
     assert [job.kind for job in rows] == [ODD, "send_email", "plain", ODD, "send_email", "plain", ODD]
-    bodies = [(j.args, j.kind, j.queue, j.tags, j.metadata, j.ordering_key, j.priority, j.max_attempts) for j in rows]
+    bodies = [
+        (j.args, j.kind, j.queue, j.tags, j.metadata, j.ordering_key, j.priority, j.max_attempts)
+        for j in rows
+    ]
     assert bodies[0] == bodies[3] == bodies[6]
     assert bodies[1] == bodies[4]
     assert rows[6].id == single
@@ -130,6 +143,17 @@ def test_a_job_lives_and_dies_with_the_callers_transaction(client, dsn, road):
         conn.autocommit = True
         put(conn)
         assert count(dsn) == 2
+
+
+def test_the_callers_connection_may_be_of_any_make(client, dsn):
+    for cursor_factory in (psycopg.Cursor, psycopg.RawCursor, psycopg.ClientCursor):
+        made = psycopg.connect(dsn, row_factory=dict_row, cursor_factory=cursor_factory)
+        with made as conn:
+            job_id = client.insert(SendEmail("x"), conn=conn)
+            assert client.insert_many([SendEmail("x")] * 3, conn=conn)[0] > job_id
+            assert client.insert_many_copy([SendEmail("x")], conn=conn) == 1
+            assert client.get_job(job_id, conn=conn).kind == "send_email"
+    assert count(dsn) == 15
 
 
 def test_a_refused_request_leaves_the_callers_transaction_alone(client, dsn):

@@ -69,7 +69,10 @@ def test_a_missing_schema_names_the_command(empty_dsn):
         ("update awa_pool.meta set system_identifier = 1", "another PostgreSQL cluster.*--accept-system-id"),
         ("delete from awa_pool.meta", "awa-pool migrate"),
         ("drop schema awa_pool cascade; create schema awa_pool", "awa-pool migrate"),
-        ("drop schema awa_pool cascade; create schema awa_pool; create table awa_pool.meta (x int)", "awa-pool migrate"),
+        (
+            "drop schema awa_pool cascade; create schema awa_pool; create table awa_pool.meta (x int)",
+            "awa-pool migrate",
+        ),
     ],
 )
 def test_a_schema_that_is_not_this_one_is_refused_by_each_new_connection(dsn, change, words):
@@ -129,7 +132,13 @@ def test_the_store_claims_and_completes_what_a_client_put_in(dsn):
     assert store.rescue_stale(30.0, 10) == []
     assert store.lead("maintenance", runtime, 10.0)
     store.step_down("maintenance", runtime)
-    for step in (store.exhaust_slots, store.sweep, store.trim_cursors, store.check_cluster, store.prove_alive):
+    for step in (
+        store.exhaust_slots,
+        store.sweep,
+        store.trim_cursors,
+        store.check_cluster,
+        store.prove_alive,
+    ):
         step()
     store.rotate(0.0, 1)
     store.prune(0.0, 0)

@@ -22,7 +22,11 @@ LEAVES = (
     | st.sampled_from(["null", "\\u0000", "\0", "\ud800", "1" * 25, "[" * 70])
 )
 KEYS = st.text(st.characters(codec=None), max_size=3) | st.sampled_from(["awa:x", "null"])
-VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=12)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
 
 
 def is_exact(value: object) -> bool:

@@ -103,7 +103,9 @@ def test_every_declared_type_comes_back_as_it_was():
     assert str(back.real) == "-0.0"
 
 
-@pytest.mark.parametrize("value", [Struct(1, NOW), Model(n=1, when=NOW, **{"re-named": 5}), Tree(1, [Tree(2, [Tree(3)])])])
+@pytest.mark.parametrize(
+    "value", [Struct(1, NOW), Model(n=1, when=NOW, **{"re-named": 5}), Tree(1, [Tree(2, [Tree(3)])])]
+)
 def test_other_kinds_of_args_come_back_too(value):
     assert round_trip(value) == value
 
@@ -123,7 +125,11 @@ def test_a_typed_dict_is_checked_like_a_dataclass():
         (Point, {"x": 1, "z": 2}, r"args\.z: Point has no such field"),
         (Point, {"y": 1.0}, r"args\.x: Point needs this field"),
         (Point, [1], r"args: expected an object for Point, got list"),
-        (Tree, {"value": 1, "children": [{"value": 2}, {"value": "secret"}]}, r"args\.children\[1\]\.value: expected int"),
+        (
+            Tree,
+            {"value": 1, "children": [{"value": 2}, {"value": "secret"}]},
+            r"args\.children\[1\]\.value: expected int",
+        ),
         (dict[str, UUID], {"k": "secret"}, r"args\.k: this text is no UUID"),
         (dict[str, datetime], {"k": "2030-01-01T00:00:00"}, r"args\.k: .*no zone"),
         (dict[str, datetime], {"k": "secret"}, r"args\.k: this text is no datetime"),

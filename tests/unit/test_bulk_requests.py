@@ -45,7 +45,9 @@ def items_of(*items):
 def test_defaults_come_from_the_task_and_what_is_given_wins():
     made = options_of(registry(), InsertRequest(args=Resize(1)))
     assert made[:4] == ("resize", "pictures", 1, 3)
-    made = options_of(registry(), InsertRequest(args={}, kind="resize", queue="q", priority=4, max_attempts=9))
+    made = options_of(
+        registry(), InsertRequest(args={}, kind="resize", queue="q", priority=4, max_attempts=9)
+    )
     assert made[:4] == ("resize", "q", 4, 9)
     assert options_of(registry(), InsertRequest(args={}, kind="unknown"))[:4] == ("unknown", "default", 2, 25)
 
@@ -67,7 +69,14 @@ def test_three_ways_to_write_an_item_mean_the_same():
 
 
 def test_every_option_is_in_the_document():
-    options = {"kind": "k", "queue": 'a"b', "tags": ["t", 'u"'], "metadata": {"m": [1]}, "run_at": DUE, "ordering_key": "o"}
+    options = {
+        "kind": "k",
+        "queue": 'a"b',
+        "tags": ["t", 'u"'],
+        "metadata": {"m": [1]},
+        "run_at": DUE,
+        "ordering_key": "o",
+    }
     (item,) = items_of(({}, options))
     assert item == {
         "kind": "k", "args": {}, "queue": 'a"b', "tags": ["t", 'u"'], "metadata": {"m": [1]},
@@ -76,7 +85,9 @@ def test_every_option_is_in_the_document():
 
 
 def test_options_of_one_item_do_not_reach_the_next():
-    first, second, third = items_of(({}, {"kind": "k", "priority": 1}), ({}, {"kind": "k", "tags": ["t"]}), ({}, {"kind": "k"}))
+    first, second, third = items_of(
+        ({}, {"kind": "k", "priority": 1}), ({}, {"kind": "k", "tags": ["t"]}), ({}, {"kind": "k"})
+    )
     assert first == {"kind": "k", "args": {}, "priority": 1}
     assert second == {"kind": "k", "args": {}, "tags": ["t"]}
     assert third == {"kind": "k", "args": {}}
@@ -116,7 +127,9 @@ def test_copy_rows_are_escaped():
     odd = 'a\\b\t"\n\r'
     options = {"kind": odd, "queue": odd, "tags": [odd, "{,}"], "metadata": {"m": odd}, "ordering_key": odd}
     (chunk,) = chunks_of(registry(), [({"x": odd}, options), Resize(1)])
-    first, second = chunk.copy_rows().decode().splitlines() if "\r" not in chunk.copy_rows().decode() else ("", "")
+    first, second = (
+        chunk.copy_rows().decode().splitlines() if "\r" not in chunk.copy_rows().decode() else ("", "")
+    )
     assert first.split("\t")[0] == 'a\\\\b\\t"\\n\\r'
     assert first.split("\t")[1] == '{"x":"a\\\\\\\\b\\\\t\\\\"\\\\n\\\\r"}'
     assert len(first.split("\t")) == len(second.split("\t")) == 8
@@ -135,5 +148,9 @@ def test_jobs_with_a_due_time_are_parted_from_the_rest():
 
 def test_chunks_cover_the_call_in_order():
     chunks = list(chunks_of(registry(), [Resize(i) for i in range(CHUNK_JOBS * 2 + 1)]))
-    assert [(chunk.first, len(chunk)) for chunk in chunks] == [(0, CHUNK_JOBS), (CHUNK_JOBS, CHUNK_JOBS), (2 * CHUNK_JOBS, 1)]
+    assert [(chunk.first, len(chunk)) for chunk in chunks] == [
+        (0, CHUNK_JOBS),
+        (CHUNK_JOBS, CHUNK_JOBS),
+        (2 * CHUNK_JOBS, 1),
+    ]
     assert list(chunks_of(registry(), [])) == []

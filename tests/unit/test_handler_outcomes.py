@@ -42,7 +42,12 @@ def raise_and_catch(make: Callable[[], BaseException]) -> BaseException:
 
 def test_none_completes_and_so_does_anything_unrecognised_with_its_type_named():
     assert resolve(None) == Ending(Outcome.COMPLETED)
-    for value, name in [(5, "int"), (lambda: 1, "function"), ((i for i in ()), "generator"), (ValueError(), "ValueError")]:
+    for value, name in [
+        (5, "int"),
+        (lambda: 1, "function"),
+        ((i for i in ()), "generator"),
+        (ValueError(), "ValueError"),
+    ]:
         assert resolve(value) == Ending(Outcome.COMPLETED, dropped=name)
 
 
@@ -151,7 +156,9 @@ def test_a_task_back_off_is_used_and_a_broken_one_costs_no_retry():
 
 
 def test_a_job_shows_what_its_body_holds():
-    job = Job({"n": 1}, 9, "k", 2, 5, extra={"tags": ["a"], "metadata": {"m": 1}, "snoozes": 3, "ordering_key": "o"})
+    job = Job(
+        {"n": 1}, 9, "k", 2, 5, extra={"tags": ["a"], "metadata": {"m": 1}, "snoozes": 3, "ordering_key": "o"}
+    )
     assert (job.tags, job.metadata, job.snoozes, job.ordering_key) == (("a",), {"m": 1}, 3, "o")
     assert not job.is_cancelled()
     assert Job(None, 1, "k", is_cancelled=lambda: True).is_cancelled()

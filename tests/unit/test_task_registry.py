@@ -67,7 +67,13 @@ def test_a_kind_is_the_class_name_in_snake_case(name, kind):
 def test_a_task_keeps_its_defaults_and_knows_whether_it_is_async():
     registry = Registry()
     task = registry.add(SendEmail, handle_async, queue="mail", max_attempts=3, backoff=5, priority=1)
-    assert (task.kind, task.queue, task.max_attempts, task.backoff, task.priority) == ("send_email", "mail", 3, 5.0, 1)
+    assert (task.kind, task.queue, task.max_attempts, task.backoff, task.priority) == (
+        "send_email",
+        "mail",
+        3,
+        5.0,
+        1,
+    )
     assert task.is_async
     assert not registry.add(dict, handle, kind="plain").is_async
     assert registry.queues() == ["mail", "default"]

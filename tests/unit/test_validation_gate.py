@@ -176,7 +176,13 @@ def test_tags_are_few_names():
     assert gate.checked_tags(("a", "b")) == ["a", "b"]
     assert gate.checked_tags([]) is None
     assert len(gate.checked_tags(["x"] * 20) or []) == 20
-    for wrong, path in (("abc", "tags"), (["x"] * 21, "tags"), (["a", "b\0"], r"tags\[1\]"), ([1], r"tags\[0\]"), (5, "tags")):
+    for wrong, path in (
+        ("abc", "tags"),
+        (["x"] * 21, "tags"),
+        (["a", "b\0"], r"tags\[1\]"),
+        ([1], r"tags\[0\]"),
+        (5, "tags"),
+    ):
         with pytest.raises(ValidationError, match=path):
             gate.checked_tags(wrong)
 
