@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from awa_pool.logs import set_up_logging
 from awa_pool.metrics import Exporter
 
 from .core import Rules, Supervisor
-from .endpoint import Endpoint
 from .events import ExitStatus
 from .gauges import gauges
 from .heartbeat import Heart, Pulse
@@ -29,6 +27,8 @@ from .snapshot import Observer
 
 if TYPE_CHECKING:  # imported when a worker is started: on the starter's thread
     from awa_pool.worker.start import WorkerStarter
+
+    from .endpoint import Endpoint
 
 _log = logging.getLogger("awa_pool.supervisor")
 
@@ -83,7 +83,7 @@ def _run(
         max_jobs_per_worker=config.max_jobs_per_worker,
         max_rss_bytes=config.max_rss_bytes,
     )
-    core = Supervisor(rules, secrets.token_hex(3) + ".")
+    core = Supervisor(rules, os.urandom(3).hex() + ".")
     pool = PoolRun(config, app, core, fleet, run_dir, signals, lambda runtime: _heart(config, app, runtime), observer)
     endpoint = _endpoint(config, pool)
     _name_this_process(app)
@@ -112,6 +112,8 @@ def _heart(config: PoolConfig, app: App, runtime_id: str) -> Heart:
 def _endpoint(config: PoolConfig, pool: PoolRun) -> Endpoint | None:
     if config.metrics_port is None:
         return None
+    from .endpoint import Endpoint  # an HTTP server is not worth its import where nobody asks
+
     exporter = Exporter(pool.figures, lambda: gauges(pool.painter.latest, pool.figures))
     endpoint = Endpoint(config.metrics_host, config.metrics_port, exporter.render, lambda: pool.painter.seen)
     pool.paint_for(lambda: endpoint.asked_at_s)
