@@ -109,7 +109,7 @@ def test_an_exception_that_cannot_be_described_is_survived():
 
     class Odd(Exception):
         def __str__(self) -> str:
-            return 5  # type: ignore[return-value]
+            return 5  # type: ignore[return-value]  # noqa: PLE0307
 
     assert "while it was described" in (resolve(raised=Rude()).error or {})["error"]
     assert resolve(raised=Odd()).outcome is Outcome.RETRY
