@@ -27,12 +27,9 @@ declare
     v_given int;
     v_size bigint;
     v_busy boolean;
-    v_slots int[];
-    v_generations bigint[];
-    v_sealed boolean[];
-    v_masks int[];
-    v_paused text[];
     v_began timestamptz;
+    v_slow boolean;
+    v record;
     v_name text;
     r record;
 begin
@@ -50,23 +47,44 @@ begin
     if p_waiting then
         perform renew_waiters(p_queues);
     end if;
-    v_paused := array(select q.queue from queues as q where q.queue = any (p_queues) and q.paused_at is not null);
     for n in 1 .. cardinality(p_queues) loop
         v_name := p_queues[n];
         v_room := least(coalesce(p_limits[n], v_left), v_left);
         v_given := 0;
-        v_busy := v_room <= 0 or v_bytes <= 0;
-        if v_name = any (v_paused) then
-            queue := v_name; note := 'paused';
-            slot := null; receipt_id := null; nonce := null; priority := null; job_ids := null; kinds := null; bodies := null;
+        v_busy := false;
+        queue := v_name;
+        note := null; slot := null; receipt_id := null; nonce := null; priority := null;
+        job_ids := null; kinds := null; bodies := null;
+        if v_room <= 0 or v_bytes <= 0 then
+            note := 'busy';
             return next;
             continue;
         end if;
-        if not v_busy and exists (select from jobs_returned as j where j.queue = v_name) then
+        v_began := clock_timestamp();
+        select exists (select from queues as q where q.queue = v_name and q.paused_at is not null) as paused,
+               exists (select from jobs_returned as j where j.queue = v_name) as returned,
+               array_agg(s.slot order by s.generation) as slots,
+               array_agg(s.generation order by s.generation) as generations,
+               array_agg(s.long_sealed order by s.generation) as sealed, bool_or(s.long_sealed) as any_sealed,
+               array_agg(s.mask order by s.generation) as masks, coalesce(bit_or(s.mask), 0) as lanes
+          into v
+          from (select t.slot, t.generation, peek_lanes(t.slot, v_name) as mask,
+                       t.state = 'sealed' and t.sealed_at < clock_timestamp() - interval '1 min' as long_sealed
+                  from slots as t
+                 where t.state in ('current', 'sealed')
+                   and not exists (select from drained_lanes as d
+                                    where d.queue = v_name and d.slot = t.slot and d.generation = t.generation)
+                offset 0) as s;
+        v_slow := clock_timestamp() > v_began + interval '2 ms';
+        if v.paused then
+            note := 'paused';
+            return next;
+            continue;
+        end if;
+        if v.returned then
             v_size := 0;
             for r in select * from claim_returned(v_name, v_room, v_bytes, p_chunk, p_runtime, p_request) loop
-                queue := v_name; note := 'receipt';
-                slot := r.slot; receipt_id := r.receipt_id; nonce := r.nonce; priority := r.priority;
+                note := 'receipt'; slot := r.slot; receipt_id := r.receipt_id; nonce := r.nonce; priority := r.priority;
                 job_ids := r.job_ids; kinds := r.kinds; bodies := r.bodies;
                 return next;
                 v_given := v_given + cardinality(r.job_ids);
@@ -75,28 +93,19 @@ begin
             v_bytes := v_bytes - v_size;
         end if;
         if v_given < v_room and v_bytes > 0 then
-            v_began := clock_timestamp();
-            select array_agg(s.slot order by s.generation), array_agg(s.generation order by s.generation),
-                   array_agg(s.state = 'sealed' and s.sealed_at < clock_timestamp() - interval '1 min' order by s.generation),
-                   array_agg(peek_lanes(s.slot, v_name) order by s.generation)
-              into v_slots, v_generations, v_sealed, v_masks
-              from slots as s
-             where s.state in ('current', 'sealed')
-               and not exists (select from drained_lanes as d where d.queue = v_name and d.slot = s.slot and d.generation = s.generation);
             for p in 1 .. 4 loop
-                continue when not exists (select from unnest(v_masks) as m (mask) where m.mask & (1 << p) <> 0);
+                continue when v.lanes & (1 << p) = 0;
                 if not try_lane_lock(v_name, p) then
                     v_busy := true;
                     continue;
                 end if;
-                for i in 1 .. cardinality(v_slots) loop
+                for i in 1 .. cardinality(v.slots) loop
                     exit when v_given >= v_room or v_bytes <= 0;
-                    continue when v_masks[i] & (1 << p) = 0;
+                    continue when v.masks[i] & (1 << p) = 0;
                     v_size := 0;
-                    for r in select * from claim_lane(v_slots[i], v_name, p, v_room - v_given, v_bytes, p_chunk,
+                    for r in select * from claim_lane(v.slots[i], v_name, p, v_room - v_given, v_bytes, p_chunk,
                                                       p_runtime, p_request) loop
-                        queue := v_name; note := 'receipt';
-                        slot := v_slots[i]; receipt_id := r.receipt_id; nonce := r.nonce; priority := p;
+                        note := 'receipt'; slot := v.slots[i]; receipt_id := r.receipt_id; nonce := r.nonce; priority := p;
                         job_ids := r.job_ids; kinds := r.kinds; bodies := r.bodies;
                         return next;
                         v_given := v_given + cardinality(r.job_ids);
@@ -106,18 +115,17 @@ begin
                 end loop;
                 exit when v_given >= v_room or v_bytes <= 0;
             end loop;
-            if true = any (v_sealed) then
-                perform mark_drained(v_name, v_slots, v_generations, v_sealed, v_masks);
+            if v.any_sealed then
+                perform mark_drained(v_name, v.slots, v.generations, v.sealed, v.masks);
             end if;
-            if v_given = 0 and clock_timestamp() > v_began + interval '1 ms' then
+            if v_slow and v_given = 0 then
                 -- looking at nothing took long: rows that were rolled back stand beyond the cursors
-                perform advance_cursors(v_name, v_slots);
+                perform advance_cursors(v_name, v.slots);
             end if;
         end if;
         v_left := v_left - v_given;
         if v_given = 0 then
-            queue := v_name; note := case when v_busy then 'busy' else 'empty' end;
-            slot := null; receipt_id := null; nonce := null; priority := null; job_ids := null; kinds := null; bodies := null;
+            note := case when v_busy then 'busy' else 'empty' end;
             return next;
         end if;
     end loop;

@@ -1,7 +1,7 @@
 -- rotate(min_age_s, max_bytes) -> 'sealed S, opened T' or why not: 'busy', 'empty', 'young', 'full'.
 -- Arrow: current -> sealed, free -> current, once the current slot is older than min_age_s or its bodies larger than
 -- max_bytes (null: no such bound). The sequence moves at once and for everybody: should this transaction fail after
--- it, rows land in a slot still called free, which claims and the sweep look at too.
+-- it, rows land in a slot still called free until the sweep, which finds them and sets the sequence back.
 -- Locks: the ring (try). Errors: AW002.
 create or replace function {schema}.rotate(p_min_age_s float8, p_max_bytes bigint) returns text
 language plpgsql volatile

@@ -19,22 +19,27 @@ declare
     moved boolean := false;
     buried boolean;
 begin
-    select k.window_id, w.prev, w.cur, k.txid, k.job_id into c
-      from (select k.window_id, k.txid, k.job_id from {schema}.cursors as k
+    select k.window_id, w.prev, w.cur, k.txid, k.job_id, e.buried into c
+      from (select exists (select from {schema}.tombstones_{slot}) as buried) as e
+      left join lateral (
+            select k.window_id, k.txid, k.job_id from {schema}.cursors as k
              where k.slot = {slot} and k.queue = p_queue and k.priority = p_priority
-             order by k.seq desc limit 1) as k
+             order by k.seq desc limit 1) as k on true
       left join {schema}.cursor_windows as w on w.window_id = k.window_id;
-    if not found then
+    buried := c.buried;
+    if c.window_id is null then
         select null::bigint as window_id, '1:1:'::pg_snapshot as prev, {schema}.snapshot_now() as cur,
                '0'::xid8 as txid, 0::bigint as job_id into c;
         moved := true;
     elsif c.prev is null or pg_snapshot_xmax(c.cur) > pg_snapshot_xmax(pg_current_snapshot()) then
         perform {schema}.refuse_future_cursor({slot}, p_queue);
     end if;
-    buried := exists (select from {schema}.tombstones_{slot});
     loop
-        late := array(select x from pg_snapshot_xip(c.prev) as x
-                       where x >= c.txid and pg_visible_in_snapshot(x, c.cur));
+        late := '{}';
+        if pg_snapshot_xmin(c.prev) < pg_snapshot_xmax(c.prev) then
+            late := array(select x from pg_snapshot_xip(c.prev) as x
+                           where x >= c.txid and pg_visible_in_snapshot(x, c.cur));
+        end if;
         -- one row comparison as lower bound: with two, the index scan may start at the smaller
         low_txid := greatest(c.txid, pg_snapshot_xmax(c.prev));
         low_id := case when c.txid >= pg_snapshot_xmax(c.prev) then c.job_id else -9223372036854775808 end;
