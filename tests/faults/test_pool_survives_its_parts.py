@@ -8,9 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
+import psycopg
 import pytest
 from apps import supervised
 from pool_rig import PoolProcess, alive, named, pool, wait_until
@@ -214,3 +216,30 @@ def mark(job):
     done = subprocess.run([sys.executable, bare], capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode != 0 and "__main__" in done.stderr
     assert time.monotonic() - began_s < 60
+
+
+def test_a_runtime_that_was_rescued_stops_its_handlers_and_goes_on_under_a_new_id(
+    tmp_path: Path, dsn: str, client: Client
+) -> None:
+    begun = tmp_path / "begun"
+    with pool(tmp_path, dsn, workers=1, heartbeat_s=0.3, stale_s=2.0) as running:
+        running.ready(1)
+        (job,) = insert(client, supervised.Act("sleep", 600.0, str(begun)))
+        wait_until("the job runs", begun.exists)
+        first = int(begun.read_text().split()[2])
+        with psycopg.connect(dsn, autocommit=True) as conn:
+            conn.execute("update awa_pool.runtimes set state = 'gone', heartbeat_at = now() - interval '1 hour'")
+        running.logged("taken for dead and rescued")
+        wait_until("the handler has ended", lambda: not alive(first))
+        wait_until("the job is tried again", lambda: starts(begun).get(job) == 2)
+        with psycopg.connect(dsn, autocommit=True) as conn:
+            rows = conn.execute("select state, count(*) from awa_pool.runtimes group by state").fetchall()
+        assert dict(rows) == {"alive": 1, "gone": 1} or dict(rows) == {"alive": 1}
+
+
+def test_jobs_that_wait_for_their_time_do_not_keep_a_draining_pool(tmp_path: Path, dsn: str, client: Client) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+    client.insert(supervised.Act(), kind="act", run_at=later)
+    with pool(tmp_path, dsn, drain=True) as running:
+        assert running.ended() == 0, running.log
+        assert "1 wait for their time" in running.log
