@@ -58,12 +58,12 @@ class Claiming:
 
     def check(self) -> None:
         """Claim if it is time and there is room."""
+        self._gated = False
         plan = None if self._asked is not None else self._plan()
-        if (
-            plan is None
-            or self._desk.now_s < self._poll.due_s
-            and (not self.store_up or self._all_empty(plan))
-        ):
+        if plan is None:
+            return
+        if self._desk.now_s < self._poll.due_s and (not self.store_up or self._all_empty(plan)):
+            self._gated = True
             return
         names, limits, total = plan
         self._request += 1
@@ -104,13 +104,13 @@ class Claiming:
             return None
         names, limits = [], []
         for name, most in self._queues:
-            limit = desk.pacing.ahead(name, slots)
+            limit = desk.pacing.ahead(name, slots, idle)
             if most is not None:
                 limit = min(limit, most - desk.books.in_flight.get(name, 0))
             if limit > 0:
                 names.append(name)
                 limits.append(limit)
-        wanted = min(sum(limits), MAX_CLAIM) - stocked
+        wanted = min(max(limits, default=0), MAX_CLAIM) - stocked
         total = min(wanted, room)
         if total < 1 or (total * 2 < wanted and idle <= stocked):
             return (

@@ -238,6 +238,8 @@ class Dispatcher:
                 for receipt_id, mask in closed.items():
                     receipt = self.desk.books.get(receipt_id)
                     if receipt is not None:
+                        if receipt.ending & mask:
+                            self.claiming.look_again()  # what was given back can be claimed now
                         self.desk.close(receipt, mask)
             case FinalizerLoad(incarnation, _, _, accepting):
                 self.claiming.accepting = accepting

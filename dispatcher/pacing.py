@@ -104,14 +104,14 @@ class Pacing:
         """Jobs of this kind per hand-over: 1 to 63."""
         return max(1, min(63, int(CHUNK_S / self.cost_s(kind))))
 
-    def ahead(self, queue: str, slots: int) -> int:
-        """Jobs of the queue that `slots` can take up during the next claims: what is worth having here."""
+    def ahead(self, queue: str, slots: int, idle: int) -> int:
+        """Jobs of the queue that `slots` can take up during the next claims, at least one for each idle one."""
         pace = self.queues.get(queue)
         mean_s = pace.mean_s if pace else None
         if mean_s is None:
-            return 2 * slots
+            return max(1, idle)
         horizon_s = min(max(4 * self.claim_s, 0.1), 0.25)
-        return max(slots, min(MAX_CLAIM, math.ceil(slots / mean_s * horizon_s)))
+        return max(1, idle, min(MAX_CLAIM, int(slots / mean_s * horizon_s)))
 
     def low_water(self, slots: int) -> int:
         """Stock at which the next claim has to start so that no lane runs dry during it; 0 under long jobs."""

@@ -57,7 +57,7 @@ class Recalls:
             if not self._waiting(lane):
                 continue
             if lane.recall_s is None:
-                if now_s - lane.heard_s >= (QUIET_S if self._somebody_idle(lane) else ALWAYS_S):
+                if now_s >= lane.heard_s + (QUIET_S if self._somebody_idle(lane) else ALWAYS_S):
                     desk.recall(lane)
                     self._look_s[lane.peer] = (now_s + QUIET_S, QUIET_S)
                 continue
@@ -66,7 +66,7 @@ class Recalls:
                 self._look_s[lane.peer] = (now_s + pause_s, min(pause_s * 1.5, 0.5))
                 desk.out.append(ReadPage(lane.peer, lane.worker, lane.incarnation))
         oldest_s = desk.stock.oldest_s() if desk.books.stocked else None
-        if oldest_s is not None and now_s - max(oldest_s, desk.handed_s) >= STALE_STOCK_S:
+        if oldest_s is not None and now_s >= max(oldest_s, desk.handed_s) + STALE_STOCK_S:
             jobs = desk.give_back_stock()
             desk.note(logging.DEBUG, notes.JOBS_RETURNED, jobs=jobs, reason="no lane could take them")
 
