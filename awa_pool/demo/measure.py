@@ -46,8 +46,8 @@ def measure_file(job: Job[MeasureFile]) -> None:
     """Measure one file and write the result down."""
     started = time.time()
     cpu_before_s = time.process_time()
-    found = measure(Path(job.args.path))
-    found |= {"started": started, "cpu_s": time.process_time() - cpu_before_s, "worker": os.getpid()}
+    found = measure(Path(job.args.path)) | {"job": job.id, "worker": os.getpid()}
+    found |= {"started": started, "cpu_s": time.process_time() - cpu_before_s}
     with open(Path(job.args.results, f"{os.getpid()}.jsonl"), "a", encoding="utf-8") as out:
         out.write(json.dumps(found) + "\n")
 

@@ -11,10 +11,15 @@ from typing import Any
 
 @dataclass
 class Results:
-    """The lines in a folder of results; `read` takes in what is new since the last call."""
+    """The lines in a folder of results, one for each job; `read` takes in what is new since the last call.
+
+    A job that ran twice (delivery is at least once) is counted in `repeats` and otherwise left out.
+    """
 
     folder: Path
     lines: list[dict[str, Any]] = field(default_factory=list)
+    repeats: int = 0
+    _jobs: set[int] = field(default_factory=set)
     _read_bytes: dict[Path, int] = field(default_factory=dict)
 
     def read(self) -> list[dict[str, Any]]:
@@ -26,9 +31,16 @@ class Results:
                 whole, newline, _ = file.read().rpartition(b"\n")
             if newline:
                 self._read_bytes[path] = self._read_bytes.get(path, 0) + len(whole) + 1
-                new += [json.loads(line) for line in whole.split(b"\n")]
+                new += [line for text in whole.split(b"\n") if self._is_first(line := json.loads(text))]
         self.lines += new
         return new
+
+    def _is_first(self, line: dict[str, Any]) -> bool:
+        if line["job"] in self._jobs:
+            self.repeats += 1
+            return False
+        self._jobs.add(line["job"])
+        return True
 
 
 @dataclass(frozen=True)

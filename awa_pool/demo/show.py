@@ -45,6 +45,7 @@ class Speed:
     jobs: int = 0
     handler_cpu_s: float = 0.0
     pickups_s: list[float] = field(default_factory=list)
+    repeats: int = 0  # jobs that ran twice: delivery is at least once
 
     @property
     def jobs_per_s(self) -> float:
@@ -86,6 +87,7 @@ def show(workers: int, server: TemporaryServer, server_s: float, out: Console) -
         _measure_all(files, watch, speed, out)
         measured = list(results.lines)
         _measure_pickup(watch, speed)
+    speed.repeats = results.repeats
     out.print(tables.findings(totals(measured)))
     out.print(tables.speed(speed))
 
@@ -96,16 +98,12 @@ def _measure_all(files: list[Path], watch: _Watch, speed: Speed, out: Console) -
     began_s = time.monotonic()
     client.insert_many([MeasureFile(str(path), str(watch.results.folder)) for path in files])
     speed.enqueue_s = time.monotonic() - began_s
-    columns = (
-        TextColumn("measuring {task.fields[what]}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
+    what = f"measuring {len(files):,} files of Python {sys.version.split()[0]}"
+    if not out.is_terminal:
+        out.print(what)
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=out, disable=not out.is_terminal, transient=True) as progress:
-        task = progress.add_task(
-            "", total=len(files), what=f"{len(files):,} files of Python {sys.version.split()[0]}"
-        )
+        task = progress.add_task("", total=len(files))
         watch.until(
             before + len(files),
             STALL_DEADLINE_S,

@@ -44,6 +44,8 @@ def speed(measured: Any) -> Table:
         "pickup p50", f"{measured.pickup_ms(0.50):.1f} ms", "from insert to handler, one job at a time"
     )
     made.add_row("pickup p95", f"{measured.pickup_ms(0.95):.1f} ms")
+    if measured.repeats:
+        made.add_row("ran twice", f"{measured.repeats:,}", "delivery is at least once")
     made.add_row("enqueue", f"{measured.enqueue_s * 1000:.0f} ms", "all jobs, one transaction")
     made.add_row("start", f"{measured.server_s + measured.pool_s:.1f} s",
                  f"PostgreSQL {measured.server_s:.1f} s, pool to its first result {measured.pool_s:.1f} s")  # fmt: skip

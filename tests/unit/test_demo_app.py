@@ -54,13 +54,23 @@ def test_a_handlers_result_is_read_once_and_a_half_written_line_waits(tmp_path: 
     assert [line["path"] for line in results.read()] == [str(source)]
     assert results.read() == []
     file = next(tmp_path.glob("*.jsonl"))
-    line = json.dumps(results.lines[0])
+    line = json.dumps(results.lines[0] | {"job": 2})
     with file.open("a") as out:
         out.write(line[:20])
     assert results.read() == []
     with file.open("a") as out:
         out.write(line[20:] + "\n")
     assert len(results.read()) == 1
+
+
+def test_a_job_that_ran_twice_counts_once(tmp_path: Path) -> None:
+    source = tmp_path / "a.py"
+    source.write_text(SOURCE)
+    for _ in range(2):
+        measure_file(Job(MeasureFile(str(source), str(tmp_path)), 7, "measure_file"))
+    results = Results(tmp_path)
+    assert len(results.read()) == 1
+    assert results.repeats == 1
 
 
 def test_a_file_measured_twice_counts_once(tmp_path: Path) -> None:
