@@ -14,6 +14,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+from awa_pool.errors import AwaError
 from awa_pool.job import Job
 from awa_pool.page import PLACE, LanePage, Phase
 from awa_pool.registry import Task
@@ -26,6 +27,7 @@ from .lane import Lane
 from .output import Tags
 from .process import leave_if_forked
 
+_START_S = 30.0
 _TICK_S = 0.1  # resending, and a second look at sockets whose descriptors only tell of edges
 
 _log = logging.getLogger(__name__)
@@ -65,7 +67,8 @@ class AsyncLane:
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
-        self._ready.wait()
+        if not self._ready.wait(_START_S):
+            raise AwaError(f"the thread of the async lane did not start within {_START_S:g} s")
         if self._failure is not None:
             raise self._failure
 

@@ -1,13 +1,14 @@
 """The process that workers are forked from, with the app preloaded: one thread, no sockets of others, no work.
 
 It answers once with a report, then forks a worker for each request (a number, with two descriptors: the worker's end
-of its control pipe, and the write end of its status pipe, on which pid and later exit status go back). It ends when
+of its control pipe, and the write end of its status pipe, on which pid (or a negative error number) and later exit status go back). It ends when
 its parent's end of the socket is closed; the kernel then kills the workers (Linux; elsewhere their control pipes end).
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import importlib
 import os
@@ -117,11 +118,21 @@ class _Server:
         if not data:
             return False
         (number,) = REQUEST.unpack(data)
+        if len(descriptors) != 2:  # the limit of open files cut them off: the other side sees its pipes end
+            for descriptor in descriptors:
+                os.close(descriptor)
+            return True
         control, status = descriptors
         process = get_context("fork").Process(
             target=_be_worker, args=(self, control, status, os.getpid()), name=f"awa-pool-worker-{number}"
         )
-        process.start()
+        try:
+            process.start()
+        except OSError as error:
+            _write(status, -(error.errno or errno.EAGAIN))
+            os.close(status)
+            os.close(control)
+            return True
         os.close(control)
         self._workers[process] = status
         _write(status, process.pid)

@@ -32,6 +32,8 @@ from .process import stop_signals_held
 METHODS = ("forkserver", "spawn")
 PRELOAD_DEADLINE_S = 60.0
 _GONE_S = 5.0
+_ANSWER_S = 20.0
+_ENDING_S = 0.2
 
 _log = logging.getLogger(__name__)
 
@@ -171,13 +173,28 @@ class WorkerStarter:
         finally:
             theirs.close()
             os.close(status_write)
-        pid = os.read(status_read, forkserver.STATUS.size)
-        if not pid:
-            os.close(status_read)
-            ours.close()
+        answer = self._answer(status_read)
+        if isinstance(answer, int):
+            return ForkedWorker(status_read, answer), ControlPipe(ours)
+        os.close(status_read)
+        ours.close()
+        raise BootFailed(f"worker {number} cannot be started: {answer}")
+
+    def _answer(self, status: int) -> int | str:
+        """Read the fork server's answer: the pid, or what is wrong."""
+        if not _readable(status, _ANSWER_S):
+            self._server.kill()
             self.close()
-            raise BootFailed(f"worker {number} cannot be started: the fork server has ended")
-        return ForkedWorker(status_read, forkserver.STATUS.unpack(pid)[0]), ControlPipe(ours)
+            return f"the fork server did not answer within {_ANSWER_S:g} s"
+        data = os.read(status, forkserver.STATUS.size)
+        if data:
+            pid: int = forkserver.STATUS.unpack(data)[0]
+            return pid if pid > 0 else os.strerror(-pid)
+        self._server.join(_ENDING_S)
+        if self._server.is_alive():
+            return "the fork server has reached its limit of open files"
+        self.close()
+        return "the fork server has ended"
 
     def _ensure_server(self) -> None:
         if self._server is not None:

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 from worker_rig import Rig, body, do, path_in, until
 
-from awa_pool.errors import ConfigError
+from awa_pool.errors import BootFailed, ConfigError
 from awa_pool.messages import Fatal
 from awa_pool.worker.start import WorkerStarter
 
@@ -141,6 +142,25 @@ def test_a_killed_worker_leaves_its_siblings_alone_and_is_replaced(make_rig: Mak
     assert victim.process.exitcode == -signal.SIGKILL
     assert set(rig.run(sibling, [body(1, "noop", {})]).values()) == {"completed"}
     assert set(rig.run(rig.start(), [body(1, "noop", {})]).values()) == {"completed"}
+
+
+@LINUX
+def test_too_few_descriptors_refuse_one_start_and_harm_nobody(make_rig: MakeRig) -> None:
+    rig = make_rig(APP, "narrow")
+    first = rig.start()
+    server = rig.starter._server.pid
+    before = resource.prlimit(server, resource.RLIMIT_NOFILE)
+    used = set(os.listdir(f"/proc/{server}/fd"))
+    free = [number for number in range(256) if str(number) not in used]
+    for limit in free[:4]:  # cut short at each of the first descriptors that a start takes
+        until(lambda: set(os.listdir(f"/proc/{server}/fd")) == used, "the last start to be cleared away")
+        resource.prlimit(server, resource.RLIMIT_NOFILE, (limit, before[1]))
+        with pytest.raises(BootFailed, match="worker 1 cannot be started: .*open files"):
+            rig.starter.start(1)
+    resource.prlimit(server, resource.RLIMIT_NOFILE, before)
+    assert set(rig.run(first, [body(1, "noop", {})]).values()) == {"completed"}
+    assert set(rig.run(rig.start(), [body(1, "noop", {})]).values()) == {"completed"}
+    assert rig.starter._server.pid == server
 
 
 @LINUX
