@@ -73,6 +73,7 @@ class Supervisor:
         self._started = 0
         self._facts_known = False
         self._settling = False
+        self._results_held = 0  # as the finalizer last said
         self.was_ready = False  # some worker has been ready once
         self._gone: deque[tuple[float, WorkerGone]] = deque()
         self._last_s: float | None = None
@@ -216,7 +217,9 @@ class Supervisor:
             case Idle(later=later) if self.stopping is None:
                 wait = f"; {later} wait for their time" if later else ""
                 return [Log("info", f"drained: nothing is available or running{wait}"), *self.stop("drained", now_s)]
-            case Stats():
+            case Stats(figures=figures):
+                if child.role == FINALIZER:
+                    self._results_held = int(figures.get("held_jobs") or 0)
                 if child.life is Life.READY and now_s - child.since_s > SHORT_LIFE_S:
                     place.failures = 0
         return []
@@ -264,7 +267,9 @@ class Supervisor:
                 out.append(Log("warning", f"{child.name} {event.cause} while the pool stops"))
             if child.role == FINALIZER:
                 place.start_at_s = None if child.cut else now_s
-                if not child.drained and not self.stopping.needs_finalizer:
+                held = self._results_held or (not child.drained and child.life is Life.STOPPING)
+                if held and not child.cut and not self.stopping.needs_finalizer:
+                    out.append(Log("warning", f"{self._results_held} results were not stored: those jobs run again"))
                     self.stopping.lost_results()
             return out
         return out + self._replace(place, child, event, now_s)

@@ -58,7 +58,9 @@ class Stopping:
                 continue
             if child.life in (Life.READY, Life.STOPPING):
                 child.life = Life.STOPPING
-                out.append(Tell(child.incarnation, Stop(drain_s, self.reason)))
+                # A job is given back only when its handler has ended: the dispatcher outlasts the workers' cut.
+                more_s = 2 * CUT_GRACE_S if child.role == DISPATCHER else 0.0
+                out.append(Tell(child.incarnation, Stop(drain_s + more_s, self.reason)))
             else:
                 out += self._kill(child, "was not ready when the pool stopped")
         return out

@@ -4,7 +4,7 @@ import signal
 
 from supervisor_rig import Rig, account, finished, killed, started, told
 
-from awa_pool.messages import ActorReplaced, Idle, Retire, Stop, StopNow, WorkerGone
+from awa_pool.messages import ActorReplaced, Idle, Retire, Stats, Stop, StopNow, WorkerGone
 from awa_pool.supervisor import events as ev
 from awa_pool.supervisor.places import FIRST_DELAY_S, MOST_FAILURES, Life
 
@@ -222,6 +222,27 @@ def test_a_pool_that_could_not_store_its_last_results_does_not_end_with_zero() -
     assert killed(rig.wait(12.0)) == [finalizer.incarnation]
     rig.dies(finalizer, signal=9)
     assert finished(rig.commands) == [1]
+
+
+def test_a_finalizer_that_leaves_with_results_unstored_is_told_in_the_exit_status() -> None:
+    rig = Rig(workers=1)
+    rig.all_ready()
+    rig.feed(ev.SignalCame(signal.SIGTERM, "SIGTERM"))
+    for role, number in (("worker", 1), ("maintenance", 0), ("dispatcher", 0)):
+        rig.drains(rig.child(role, number))
+    finalizer = rig.child("finalizer")
+    rig.says(finalizer, Stats("finalizer", finalizer.incarnation, {"held_jobs": 3}))
+    out = rig.drains(finalizer)
+    assert any(isinstance(c, ev.Log) and c.text.startswith("3 results were not stored") for c in out)
+    assert finished(rig.commands) == [1]
+
+
+def test_the_dispatcher_gives_jobs_back_only_after_their_workers_were_cut() -> None:
+    rig = Rig(workers=1, drain_timeout_s=5.0)
+    rig.all_ready()
+    out = rig.feed(ev.SignalCame(signal.SIGTERM, "SIGTERM"))
+    drains = {c.incarnation: c.message.drain_s for c in out if isinstance(c, ev.Tell) and isinstance(c.message, Stop)}
+    assert drains[rig.child("dispatcher").incarnation] > drains[rig.child("worker", 1).incarnation] == 5.0
 
 
 def test_an_idle_dispatcher_ends_a_draining_pool() -> None:
