@@ -19,6 +19,7 @@ from .states import State
 if TYPE_CHECKING:  # psycopg costs a worker 20 MB: a client that only declares tasks must not load it
     from .store.asynchronous import AsyncConn, AsyncStore
     from .store.migrate import MigrationReport
+    from .store.pool import Pool
     from .store.statements import Call, QueueStats
     from .store.store import Conn, Store
 
@@ -164,23 +165,33 @@ class Client(Declarations):
     def __exit__(self, *problem: object) -> None:
         self.close()
 
-    @contextlib.contextmanager
-    def _store(self, conn: Conn | None) -> Iterator[Store]:
+    def _opened(self) -> Pool:
         from .store.connection import connect
         from .store.pool import Pool
-        from .store.store import Store
 
-        if conn is not None:
-            yield Store(_checked_conn(conn, asynchronous=False), self.schema)
-            return
         if self._pool is None:
             self._pool = Pool(partial(connect, self._found_dsn(), self.schema))
-        with self._pool.store() as store:
-            yield store
+        pool: Pool = self._pool
+        return pool
+
+    @contextlib.contextmanager
+    def _store(self, conn: Conn | None) -> Iterator[Store]:
+        if conn is None:
+            with self._opened().store() as store:
+                yield store
+        else:
+            yield self._store_on(conn)
+
+    def _store_on(self, conn: Conn) -> Store:
+        from .store.store import Store
+
+        return Store(_checked_conn(conn, asynchronous=False), self.schema)
 
     def _run(self, call: Call[T], conn: Conn | None) -> T:
-        with self._store(conn) as store:
-            return store.run(call)
+        if conn is not None:
+            return self._store_on(conn).run(call)
+        pool: Pool = self._pool or self._opened()
+        return pool.run(call)
 
 
 class AsyncClient(Declarations):

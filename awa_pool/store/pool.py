@@ -13,7 +13,7 @@ import select
 import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.pq import ConnStatus, TransactionStatus
@@ -21,8 +21,10 @@ from psycopg.pq import ConnStatus, TransactionStatus
 from awa_pool.errors import StoreUnavailable
 
 from .asynchronous import AsyncStore
+from .statements import Call
 from .store import Store
 
+T = TypeVar("T")
 POOL_SIZE = 4
 WAIT_S = 30.0
 _of_a_parent: list[
@@ -47,6 +49,21 @@ class Pool:
     @contextlib.contextmanager
     def store(self) -> Iterator[Store]:
         """Lend a store outside any transaction. Errors: StoreUnavailable when all are busy for 30 s."""
+        store = self._borrow()
+        try:
+            yield store
+        finally:
+            self._give_back(store)
+
+    def run(self, call: Call[T]) -> T:
+        """Run one call on a store of the pool."""
+        store = self._borrow()
+        try:
+            return store.run(call)
+        finally:
+            self._give_back(store)
+
+    def _borrow(self) -> Store:
         if self._pid != os.getpid():
             _of_a_parent.extend(self._idle)
             self._idle.clear()
@@ -55,16 +72,17 @@ class Pool:
         if not free.acquire(timeout=WAIT_S):
             raise StoreUnavailable(f"all {self._size} connections of this client are busy")
         try:
-            store = self._take() or self._connect()
-            try:
-                yield store
-            finally:
-                if store.usable and store.conn.info.transaction_status == TransactionStatus.IDLE:
-                    self._idle.append(store)
-                else:
-                    store.close()
-        finally:
+            return self._take() or self._connect()
+        except BaseException:
             free.release()
+            raise
+
+    def _give_back(self, store: Store) -> None:
+        if _is_at_rest(store.conn):
+            self._idle.append(store)
+        else:
+            store.close()
+        self._free.release()
 
     def _take(self) -> Store | None:
         while True:
@@ -157,6 +175,11 @@ def _finish_all(idle: list[Any], pid: int) -> None:
     for store in stores:
         with contextlib.suppress(psycopg.Error):
             store.conn.pgconn.finish()
+
+
+def _is_at_rest(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    pgconn = conn.pgconn
+    return pgconn.status == ConnStatus.OK and pgconn.transaction_status == TransactionStatus.IDLE
 
 
 def _is_alive(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
