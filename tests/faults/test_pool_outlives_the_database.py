@@ -1,0 +1,63 @@
+"""The server goes away under a working pool and comes back: nobody exits, no attempt is used up."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import psycopg
+from apps import supervised
+from pool_rig import pool, wait_until
+from servers import Server
+
+from awa_pool import Client, InsertRequest
+
+
+def completed(client: Client) -> int:
+    return sum(row.completed for row in client.queue_stats())
+
+
+def test_a_restart_of_the_server_costs_no_attempt_and_ends_no_process(
+    tmp_path: Path, dsn: str, pg_server: Server
+) -> None:
+    jobs = 2000
+    with Client(dsn) as client:
+        acts = [supervised.Act("spin", 0.002) for _ in range(jobs)]
+        client.insert_many([InsertRequest(args=act, kind="act", max_attempts=3) for act in acts])
+    with pool(tmp_path, dsn, metrics_port=0) as running:
+        running.ready()
+        with Client(dsn) as client:
+            wait_until("some jobs are done", lambda: completed(client) > 200)
+        before = set(running.children())
+        pg_server.stop(signal.SIGQUIT)
+        try:
+            running.logged("the database is away")
+            wait_until("readiness names it", lambda: running.fetch("/readyz")[0] == 503, 10.0)
+            assert json.loads(running.fetch("/readyz")[1])["parts"]["database"].startswith("away")
+            assert running.fetch("/healthz")[0] == 200
+        finally:
+            pg_server.start()
+        with Client(dsn) as client:
+            wait_until("all jobs are completed", lambda: completed(client) == jobs)
+        with psycopg.connect(dsn) as conn:
+            attempts = conn.execute("select attempt, count(*) from awa_pool.jobs group by 1").fetchall()
+        assert attempts == [(1, jobs)]
+        wait_until("it is ready again", lambda: running.fetch("/readyz")[0] == 200)
+        assert before <= set(running.children())
+        assert running.log.count("supervisor: the database is away") == 1
+
+
+def test_a_pool_that_is_stopped_while_the_database_is_away_ends_in_time(
+    tmp_path: Path, dsn: str, pg_server: Server
+) -> None:
+    with pool(tmp_path, dsn) as running:
+        running.ready()
+        running.logged("connected to the database")
+        pg_server.stop(signal.SIGQUIT)
+        try:
+            running.logged("the database is away")
+            running.signal(signal.SIGTERM)
+            assert running.ended(40.0) == 0, running.log
+        finally:
+            pg_server.start()
