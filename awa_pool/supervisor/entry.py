@@ -13,5 +13,5 @@ def run_actor(role: str, connection: Any) -> None:
     hear_nothing()
     import setproctitle
 
-    setproctitle.setproctitle(f"awa-pool {role}")
+    setproctitle.setproctitle(f"awa-pool: {role}")
     importlib.import_module(f"awa_pool.{role}.main").run(connection)
