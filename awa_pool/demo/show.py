@@ -164,7 +164,7 @@ def _pool(workers: int, server: TemporaryServer) -> Iterator[subprocess.Popen[by
     words = [str(server.root), str(server.data_dir), APP, "--workers", str(workers)]
     with (server.files / "pool.log").open("wb") as log:
         pool = subprocess.Popen(
-            [sys.executable, "-m", "awa_pool.demo.pool_process", *words],
+            [sys.executable, "-m", "awa_pool.cli.demo_pool", *words],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
     try:

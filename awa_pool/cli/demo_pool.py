@@ -9,7 +9,8 @@ import signal
 import sys
 
 from awa_pool import embedded
-from awa_pool.cli import main
+
+from .entry import main
 
 PR_SET_PDEATHSIG = 1
 
