@@ -244,6 +244,10 @@ class PageReader:
         """Read everything."""
         return PageView(self.pid, {lane: self._lane(number) for number, lane in enumerate(LANES)})
 
+    def jobs_done(self) -> int:
+        """Read only how many attempts this worker has ended."""
+        return sum(self._word(self._first_word(number)) for number in range(len(LANES)))
+
     def running(self, lane: str) -> list[Running]:
         """Read only what runs in `lane` now."""
         number = LANES.index(lane)

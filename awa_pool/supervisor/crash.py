@@ -39,7 +39,7 @@ def describe_death(
     elif memory_kills and number == signal.SIGKILL:
         notes.append("the kernel killed it for memory")
     elif number == signal.SIGKILL:
-        notes.append("if nobody sent it, the kernel ran out of memory")
+        notes.append("perhaps by the kernel, out of memory")
     return (f"{text}, {', '.join(notes)}" if notes else text), number, status
 
 

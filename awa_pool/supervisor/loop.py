@@ -185,6 +185,7 @@ class PoolRun:
         path = self._run_dir.page_path(handle.number, handle.incarnation)
         account, view = read_account(path, handle.number, handle.incarnation, cause)
         self.painter.forget(handle.incarnation)
+        self._run_dir.remove_page(handle.number, handle.incarnation)
         running = sorted({running.kind for running in view.running}) if view is not None else []
         worked = view is not None and bool(account.started or view.jobs_done)
         return ev.ChildExited(handle.incarnation, cause, signal, status, worked, ", ".join(running), account)

@@ -7,7 +7,7 @@ from typing import Any
 
 from awa_pool.errors import AwaError
 from awa_pool.metrics import Figures
-from awa_pool.page import PageReader, PageView
+from awa_pool.page import LANES, PageReader
 
 from .core import Supervisor
 from .events import ACTORS, DISPATCHER, FINALIZER
@@ -43,8 +43,8 @@ class Painter:
 
     def jobs_done(self, handle: Handle) -> int:
         """Return how many attempts a worker has ended."""
-        view = self._view(handle)
-        return view.jobs_done if view is not None else 0
+        reader = self._reader(handle)
+        return reader.jobs_done() if reader is not None else 0
 
     def forget(self, incarnation: str) -> None:
         """Unmap the page of a dead worker."""
@@ -103,8 +103,9 @@ class Painter:
         handle = self._fleet.handle(child.incarnation) if child is not None else None
         if child is None or handle is None:
             return WorkerView(number=place.number, incarnation="", pid=0, state="empty")
-        view = self._view(handle)
-        running = sorted(view.running, key=lambda each: each.started_s) if view is not None else []
+        reader = self._reader(handle)  # not the whole page: its journal is long, and this is read twice a second
+        found = [each for lane in LANES for each in reader.running(lane)] if reader is not None else []
+        running = sorted(found, key=lambda each: each.started_s)
         state = child.life.value
         if child.incarnation in self.stopped:
             state = "stopped"
@@ -118,11 +119,11 @@ class Painter:
             kind=running[0].kind if running else "",
             running=len(running),
             running_s=max(0.0, now_s - running[0].started_s) if running else 0.0,
-            jobs_done=view.jobs_done if view is not None else 0,
+            jobs_done=reader.jobs_done() if reader is not None else 0,
             rss_bytes=handle.rss_bytes,
         )
 
-    def _view(self, handle: Handle) -> PageView | None:
+    def _reader(self, handle: Handle) -> PageReader | None:
         reader = self._readers.get(handle.incarnation)
         if reader is None:
             try:
@@ -130,7 +131,7 @@ class Painter:
             except (AwaError, OSError, ValueError):
                 return None
             self._readers[handle.incarnation] = reader
-        return reader.view()
+        return reader
 
 
 def _silence(child: Child | None, now_s: float) -> float | None:

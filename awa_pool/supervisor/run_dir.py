@@ -40,6 +40,12 @@ class RunDir:
         """Where that worker keeps its shared page."""
         return str(self.path / f"w{number}-{incarnation}.page")
 
+    def remove_page(self, number: int, incarnation: str) -> None:
+        """Delete the page of a dead worker: thousands may come and go in one run."""
+        page = Path(self.page_path(number, incarnation))
+        for path in (page, *self.path.glob(f"{page.name}.*")):  # a worker killed while making it leaves a draft
+            path.unlink(missing_ok=True)
+
     def remove(self) -> None:
         """Delete the folder."""
         shutil.rmtree(self.path, ignore_errors=True)
