@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import threading
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
@@ -25,6 +26,7 @@ if TYPE_CHECKING:  # psycopg costs a worker 20 MB: a client that only declares t
 
 T = TypeVar("T")
 PAGE_JOBS = 1000
+_opening = threading.Lock()
 
 
 class Client(Declarations):
@@ -169,9 +171,10 @@ class Client(Declarations):
         from .store.connection import connect
         from .store.pool import Pool
 
-        if self._pool is None:
-            self._pool = Pool(partial(connect, self._found_dsn(), self.schema))
-        pool: Pool = self._pool
+        with _opening:  # else two threads would open a pool each at the first use
+            if self._pool is None:
+                self._pool = Pool(partial(connect, self._found_dsn(), self.schema))
+            pool: Pool = self._pool
         return pool
 
     @contextlib.contextmanager
