@@ -16,10 +16,12 @@ from typing import Any
 import orjson
 import psycopg
 
+from awa_pool.store.migrate import migrate as install
+
+from .apps import BELL_VARIABLE, QUEUE, READY_VARIABLE
 from .sqltext import text
 
 ROOT = Path(__file__).parent.parent
-QUEUE = "bench"
 NOOP_ARGS = b'{"i":%d,"payload":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}'
 START_DEADLINE_S, STOP_DEADLINE_S, STALL_S = 60.0, 60.0, 120.0
 WARM_UP_JOBS = 50
@@ -31,8 +33,6 @@ class PoolFailed(Exception):
 
 def migrate(dsn: str) -> None:
     """Install the schema."""
-    from awa_pool.store.migrate import migrate as install
-
     install(dsn)
 
 
@@ -111,7 +111,7 @@ class Pool:
         self._ready, self._log = Path(self._folder.name, "ready"), Path(self._folder.name, "log")
         self._workers = workers
         environment = {
-            **os.environ, "AWA_POOL_DSN": dsn, "AWA_BENCH_READY": str(self._ready), "AWA_BENCH_BELL": bell,
+            **os.environ, "AWA_POOL_DSN": dsn, READY_VARIABLE: str(self._ready), BELL_VARIABLE: bell,
             "PYTHONPATH": str(ROOT),
         }  # fmt: skip
         self.started_at = time.monotonic()
@@ -157,16 +157,15 @@ class Pool:
 
 
 @contextlib.contextmanager
-def pool(dsn: str, workers: int, *, bell: str = "", warm: bool = True) -> Iterator[tuple[Pool, Database]]:
-    """Run the pool for a block; with `warm` some jobs have gone through all its processes already."""
+def pool(dsn: str, workers: int, *, bell: str = "") -> Iterator[tuple[Pool, Database]]:
+    """Run the pool for a block; some jobs have gone through all its processes by then."""
     running = Pool(dsn, workers, bell=bell)
     database = Database(dsn)
     try:
         running.await_ready()
-        if warm:
-            since = database.resume()
-            database.load(noop_jobs(WARM_UP_JOBS))
-            database.await_completed(since, WARM_UP_JOBS)
+        since = database.resume()
+        database.load(noop_jobs(WARM_UP_JOBS))
+        database.await_completed(since, WARM_UP_JOBS)
         yield running, database
     finally:
         database.close()

@@ -50,15 +50,22 @@ SETTINGS: dict[str, tuple[Setting, ...]] = {
         Setting("procrastinate", 2, {"max_workers": 10}),
     ),
 }
-DRAIN_JOBS = {"bare": 200_000, "pgqueuer": 30_000, "awa-pg": 15_000, "procrastinate": 1_000}
+CPU_SETTINGS: dict[str, Setting] = {
+    "pgqueuer": Setting("pgqueuer", 2, {"batch": 10}),
+    "awa-pg": Setting("awa-pg", 2, {"partitions": 2, "max_workers": 4, "connections": 10}),
+    "procrastinate": Setting("procrastinate", 2, {"max_workers": 2}),
+}
+DRAIN_JOBS = {"bare": 200_000, "pgqueuer": 25_000, "awa-pg": 10_000, "procrastinate": 1_000}
 
 
-def drain(server: Server, setting: Setting, jobs: int, workers: int) -> float:
-    """Drain that many empty jobs from a fresh database; returns jobs per second."""
+def drain(server: Server, setting: Setting, jobs: int, workers: int, burn_s: float = 0.0) -> float:
+    """Drain that many jobs, empty or using CPU, from a fresh database; returns jobs per second."""
     with database(server) as dsn:
         if setting.peer == "bare":
             return jobs / _drain_bare(dsn, jobs, workers)
         order = {"server": parts(dsn), "jobs": jobs, "kind": "noop", "payload": NOOP_PAYLOAD, "drain": True}
+        if burn_s:
+            order |= {"kind": "burn", "payload": json.dumps({"cpu_s": burn_s}), "cpu_s": burn_s}
         order |= setting.options
         environments.run(setting.peer, "install", **order)
         environments.run(setting.peer, "load", **order)
@@ -133,6 +140,4 @@ def _drain_counted(setting: Setting, order: dict[str, Any], jobs: int) -> float:
 def start_idle_worker(peer: str, dsn: str, bell: str) -> Program:
     """Start a worker process of the peer that waits for pings."""
     options = {**SETTINGS[peer][0].options, "drain": False, "bell": bell, "server": parts(dsn)}
-    if peer == "awa-pg":
-        options |= {"counter": "/dev/null", "poll_ms": 50}
     return Program(peer, "work", **options)

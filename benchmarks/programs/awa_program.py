@@ -86,7 +86,7 @@ async def work(order: dict[str, Any]) -> None:
     client = awa.AsyncClient(url(order["server"]), max_connections=order["connections"])
     queue = queue_of(order)
     bell = Bell(order["bell"]) if order.get("bell") else None
-    counter = Counter(order["counter"])
+    counter = Counter(order.get("counter"))
 
     @client.task(Noop, queue=queue.physical_queues[0])
     async def noop(job: awa.Job) -> None:

@@ -41,9 +41,12 @@ def burn(cpu_s: float) -> None:
 class Counter:
     """Counts handled jobs in a file that the benchmark maps too: its way to see an end that leaves no trace."""
 
-    def __init__(self, path: str) -> None:
-        with open(path, "r+b") as file:
-            self._map = mmap.mmap(file.fileno(), 8)
+    def __init__(self, path: str | None) -> None:
+        if path is None:  # nobody looks
+            self._map = mmap.mmap(-1, 8)
+        else:
+            with open(path, "r+b") as file:
+                self._map = mmap.mmap(file.fileno(), 8)
         self._count = 0
 
     def add(self) -> None:

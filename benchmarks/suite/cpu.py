@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from statistics import median
 
-from benchmarks import ours
+from benchmarks import ours, peers
 from benchmarks.processes import cpu_s
 from benchmarks.programs.conversation import burn
 from benchmarks.registry import Benchmark, Plan, Row, compare
@@ -47,30 +47,41 @@ def best_chunk(plan: Plan, jobs: int, job_s: float) -> int:
     return max(speeds, key=lambda chunk: speeds[chunk])
 
 
+def one_case(plan: Plan, job_s: float, jobs: int, case: str) -> Iterator[Row]:
+    """Alternate rounds of our pool and its yardsticks, the first of a round in turn."""
+    speeds: dict[str, list[float]] = {name: [] for name in ("ours", *plan.peers)}
+    overheads: list[float] = []
+    chunk = best_chunk(plan, jobs, job_s) if "pool" in plan.peers else 1
+    with database(plan.server) as dsn:
+        ours.migrate(dsn)
+
+        def measure(name: str) -> float:
+            if name == "pool":
+                return bare_pool(plan.workers, jobs, job_s, chunk)
+            if name != "ours":
+                return peers.drain(plan.server, peers.CPU_SETTINGS[name], jobs, plan.workers, job_s)
+            speed, overhead_us = our_pool(plan, dsn, jobs, job_s)
+            overheads.extend([overhead_us] if overhead_us is not None else [])
+            return speed
+
+        for number in range(plan.rounds):
+            for name in list(speeds)[:: -1 if number % 2 else 1]:
+                speeds[name].append(measure(name))
+            plan.note(
+                f"{case}: " + ", ".join(f"{name} {speed[-1]:,.1f} jobs/s" for name, speed in speeds.items())
+            )
+    for peer in plan.peers:
+        yield compare("jobs_per_s", "jobs/s", speeds["ours"], speeds[peer], peer, case)
+    if not plan.peers:
+        yield Row("jobs_per_s", median(speeds["ours"]), "jobs/s", case)
+    if overheads:
+        yield Row("overhead_us_per_job", median(overheads), "µs", case)
+
+
 def run(plan: Plan) -> Iterator[Row]:
-    """Alternate pairs of our pool and the bare one, for each length of job."""
+    """Measure each length of job."""
     for job_s, count, case in CASES:
-        jobs = plan.jobs(count)
-        mine: list[float] = []
-        theirs: list[float] = []
-        overheads: list[float] = []
-        chunk = best_chunk(plan, jobs, job_s) if plan.peers else 1
-        with database(plan.server) as dsn:
-            ours.migrate(dsn)
-            for _ in range(plan.rounds):
-                speed, overhead_us = our_pool(plan, dsn, jobs, job_s)
-                mine.append(speed)
-                overheads += [overhead_us] if overhead_us is not None else []
-                theirs += [bare_pool(plan.workers, jobs, job_s, chunk)] if plan.peers else []
-                plan.note(
-                    f"{case}: {mine[-1]:,.1f} jobs/s" + (f", bare pool {theirs[-1]:,.1f}" if theirs else "")
-                )
-        if theirs:
-            yield compare("jobs_per_s", "jobs/s", mine, theirs, "pool", case)
-        else:
-            yield Row("jobs_per_s", median(mine), "jobs/s", case)
-        if overheads:
-            yield Row("overhead_us_per_job", median(overheads), "µs", case)
+        yield from one_case(plan, job_s, plan.jobs(count), case)
 
 
 BENCHMARK = Benchmark(
@@ -82,7 +93,7 @@ BENCHMARK = Benchmark(
         "that the handlers asked for, per job. Medians; ratios are of pairs"
     ),
     run=run,
-    peers=("pool",),
+    peers=("pool", "pgqueuer", "awa-pg", "procrastinate"),
     default_peers=("pool",),
     rounds=15,
 )

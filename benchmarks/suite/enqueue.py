@@ -12,6 +12,7 @@ import orjson
 import psycopg
 
 from benchmarks import environments, ours, peers
+from benchmarks.apps import Noop, client_for
 from benchmarks.registry import Benchmark, Plan, Row, compare
 from benchmarks.server import NoServer, database, parts
 from benchmarks.sqltext import text
@@ -69,8 +70,6 @@ class Bare:
 
 def run(plan: Plan) -> Iterator[Row]:
     """Alternate our three roads with their yardsticks."""
-    from benchmarks.apps import Noop, client_for
-
     seconds = SLICE_S * plan.scale
     speeds: dict[str, list[float]] = {}
 

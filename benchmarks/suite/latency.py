@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import quantiles
 
 from benchmarks import environments, ours, peers
+from benchmarks.apps import Ping, client_for
 from benchmarks.registry import Benchmark, Plan, Row
 from benchmarks.server import database, parts
 
@@ -35,8 +36,6 @@ class Listener:
 @contextlib.contextmanager
 def our_side(plan: Plan, folder: str) -> Iterator[Callable[[], float]]:
     """Run our pool idle; gives a function that inserts one job and returns how long it waited."""
-    from benchmarks.apps import Ping, client_for
-
     listener = Listener(folder, "ours")
     with database(plan.server) as dsn:
         ours.migrate(dsn)
