@@ -285,3 +285,26 @@ def test_partly_completed_receipts_and_new_jobs_do_not_mix(dsn: str) -> None:
             (receipt.receipt_id,),
         ).fetchall()
         assert bodies == [(receipt.job_ids[1], 1)]
+
+
+def test_late_rows_get_receipts_of_their_own(dsn: str) -> None:
+    with (
+        session(dsn) as conn,
+        session(dsn, autocommit=False) as slow,
+        session(dsn, autocommit=False) as slower,
+    ):
+        first, second = enqueue(slow, 3), enqueue(slower, 1)
+        assert len(ids(claim(conn, total=len(enqueue(conn, 200)), chunk=63))) == 200
+        more = enqueue(conn, 3)
+        slow.commit()
+        slower.commit()
+        receipts = claim(conn, chunk=2)
+        assert [r.job_ids for r in receipts] == [first[:2], first[2:], second, more[:2], more[2:]]
+        for receipt in receipts:
+            spread = value(
+                conn,
+                "select count(*) from awa_pool.jobs_ready_0 as j, awa_pool.receipts_0 as r where r.receipt_id = %s "
+                "and (j.txid, j.job_id) >= (r.from_txid, r.from_id) and (j.txid, j.job_id) <= (r.to_txid, r.to_id)",
+                receipt.receipt_id,
+            )
+            assert spread == len(receipt.job_ids)

@@ -309,3 +309,29 @@ def test_a_rotation_that_fails_after_moving_the_sequence_loses_nothing(dsn: str)
         found = call(conn, "sweep()")
         assert "current slot set back to 0" in found
         assert ids(claim(conn, "stray")) == stray
+
+
+def test_an_empty_claim_writes_nothing(dsn: str) -> None:
+    with session(dsn) as conn, session(dsn, autocommit=False) as asker:
+        enqueue(conn, 3)
+        finish_all(conn, claim(conn))
+
+        def wrote_nothing() -> bool:  # a slow first look may store where it stopped
+            asker.rollback()
+            assert note(asker) == "empty"
+            return bool(value(asker, "select pg_current_xact_id_if_assigned() is null"))
+
+        until(wrote_nothing, "an empty claim without a transaction id")
+
+
+def test_claim_and_finish_write_few_bytes_per_job(dsn: str) -> None:
+    with session(dsn) as conn:
+        position = "select pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
+        figures = []
+        for _ in range(3):  # the least counts: a checkpoint between makes whole pages go to the log
+            enqueue(conn, 5000)
+            before = value(conn, position)
+            while receipts := claim(conn, total=500, chunk=60):
+                complete(conn, *((r, r.full) for r in receipts))
+            figures.append((value(conn, position) - before) / 5000)
+        assert min(figures) <= 40, figures

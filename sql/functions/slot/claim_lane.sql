@@ -84,8 +84,23 @@ begin
         ), piece as (
             select nextval('{schema_text}.receipt_id_seq') as receipt_id,
                    hashtextextended(gen_random_uuid()::text, 0) as nonce,
-                   i * p_chunk + 1 as low, least((i + 1) * p_chunk, t.n) as high
-              from taken as t, generate_series(0, (t.n - 1) / p_chunk) as i
+                   i.low, i.high
+              from taken as t
+             cross join lateral (
+                    select i * p_chunk + 1 as low, least((i + 1) * p_chunk, t.n) as high
+                      from generate_series(0, (t.n - 1) / p_chunk) as i
+                     where late = '{}'
+                    union all
+                    -- a receipt of late rows keeps to one transaction, so that the range in which its bodies are
+                    -- looked up never spans all that came between
+                    select min(u.place)::int, max(u.place)::int
+                      from (select r.place, r.block,
+                                   (row_number() over (partition by r.block order by r.place) - 1) / p_chunk as part
+                              from (select x.place,
+                                           case when x.txid < pg_snapshot_xmax(c.prev) then x.txid end as block
+                                      from unnest(t.txids) with ordinality as x (txid, place)) as r) as u
+                     where late <> '{}'
+                     group by u.block, u.part) as i
              where t.n > 0
         ), written as (
             insert into {schema}.receipts_{slot} (slot, receipt_id, nonce, queue, priority, from_txid, from_id,
@@ -107,7 +122,7 @@ begin
               from taken as t where t.n > 0
         )
         select p.receipt_id, p.nonce, t.ids[p.low:p.high], t.kinds[p.low:p.high], t.bodies[p.low:p.high], t.size
-          from piece as p, taken as t;
+          from piece as p, taken as t order by p.low;
         get diagnostics got = row_count;
         if got > 0 then
             return;
