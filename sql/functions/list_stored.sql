@@ -13,6 +13,8 @@ set search_path = {schema}, pg_catalog, pg_temp
 set jit = off
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
+set enable_sort = off  -- newest first is a walk down an index that stops at the limit
+set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare

@@ -9,6 +9,7 @@ set search_path = {schema}, pg_catalog, pg_temp
 set jit = off
 set plan_cache_mode = force_custom_plan
 set enable_seqscan = off
+set enable_bitmapscan = off  -- newest first is a walk down an index that stops at the limit
 as $$
 begin
     if p_state is null and p_queue is null then

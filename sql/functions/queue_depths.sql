@@ -1,5 +1,5 @@
 -- queue_depths() -> per queue what is to be done and how old the oldest of it is, without the history: for metrics.
--- available is counted up to 10,000 a slot and estimated beyond, scheduled and retryable are counted up to 100,000.
+-- available is counted up to 5,000 a slot and estimated beyond, scheduled and retryable are counted up to 100,000.
 -- Guard: none. Locks: none. Errors: none.
 create or replace function {schema}.queue_depths()
 returns table(
@@ -15,7 +15,7 @@ as $$
         coalesce(q.paused_at is not null, false),
         r.estimated or s.scheduled >= 100000 or s.retryable >= 100000
     from known_queues() as k(queue)
-    cross join lateral ready_depth(k.queue, 10000) as r
+    cross join lateral ready_depth(k.queue, 5000) as r
     cross join lateral (
         select d.scheduled, d.retryable from stored_depth(k.queue, 100000) as d
     ) as s

@@ -1,5 +1,5 @@
 -- queue_stats() -> jobs per queue and state. counts_are_capped says that a number is an estimate or reached its cap: available is
--- counted up to 10,000 a slot and estimated beyond, completed is estimated from a sample where the history of a slot
+-- counted up to 5,000 a slot and estimated beyond, completed is estimated from a sample where the history of a slot
 -- is long, the others are counted up to 100,000.
 -- Guard: none. Locks: none. Errors: none.
 create or replace function {schema}.queue_stats()
@@ -17,7 +17,7 @@ as $$
         r.estimated or coalesce(c.estimated, false)
             or greatest(s.scheduled, s.retryable, s.failed, s.cancelled, s.completed) >= 100000
     from known_queues() as k(queue)
-    cross join lateral ready_depth(k.queue, 10000) as r
+    cross join lateral ready_depth(k.queue, 5000) as r
     cross join lateral stored_depth(k.queue, 100000) as s
     left join open_counts() as o on o.queue = k.queue
     left join completed_counts() as c on c.queue = k.queue

@@ -18,19 +18,21 @@ begin
     estimated := available >= p_cap;
     if estimated then
         v_share := least(1.0, 100.0 * 8192 / greatest(pg_relation_size('jobs_ready_{slot}'::regclass), 8192));
-        select count(*) into v_sampled
-        from jobs_ready_{slot} as r tablesample system (v_share * 100) repeatable (1)
-        left join lateral (
-            select k.txid, k.job_id, w.prev, w.cur
-            from (
+        with lane as materialized (
+            select p.priority, k.txid, k.job_id, w.prev, w.cur
+            from (values (1), (2), (3), (4)) as p(priority)
+            cross join lateral (
                 select k.window_id, k.txid, k.job_id
                 from cursors as k
-                where k.slot = {slot} and k.queue = p_queue and k.priority = r.priority
+                where k.slot = {slot} and k.queue = p_queue and k.priority = p.priority
                 order by k.seq desc
                 limit 1
             ) as k
             join cursor_windows as w on w.window_id = k.window_id
-        ) as c on true
+        )
+        select count(*) into v_sampled
+        from jobs_ready_{slot} as r tablesample system (v_share * 100) repeatable (1)
+        left join lane as c on c.priority = r.priority
         where r.queue = p_queue and r.priority > 0
             and (c.cur is null
                 or not (pg_visible_in_snapshot(r.txid, c.prev)

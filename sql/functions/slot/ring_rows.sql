@@ -16,9 +16,17 @@ as $$
         r.job_id, r.queue, abs(r.priority)::smallint, r.kind, r.args, r.attempt, r.max_attempts, r.run_lease, r.run_at,
         r.created_at, r.metadata, r.tags, r.ordering_key, r.errors, r.snoozes, r.deadline_s, r.unique_key,
         r.unique_states, r.progress, r.txid,
-        exists (select from {schema}.tombstones_{slot} as t where t.job_id = r.job_id and t.txid = r.txid),
+        t.is_buried is not null,
         c.receipt_id, c.nonce, c.idx, c.runtime_id, c.claimed_at, d.outcome, d.finalized_at
     from {schema}.jobs_ready_{slot} as r
+    -- A join and not an EXISTS: as a filter of the scan it would count for each row of a block range, and the planner
+    -- would read a whole other index instead.
+    left join lateral (
+        select true as is_buried
+        from {schema}.tombstones_{slot} as t
+        where t.job_id = r.job_id and t.txid = r.txid
+        limit 1
+    ) as t on true
     left join lateral (
         select c.receipt_id, c.nonce, c.runtime_id, c.claimed_at, array_position(c.job_ids, r.job_id) - 1 as idx
         from {schema}.receipts_{slot} as c
