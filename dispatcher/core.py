@@ -61,6 +61,8 @@ from .recall import Recalls
 
 FAREWELL_S = 3.0
 """After the drain time: how long to wait for the finalizer to confirm what was given back."""
+MARGIN_S = 0.002
+LONGEST_NAP_S = 0.01
 HELLO_S = 1.0
 """How often to say hello to a finalizer that has not answered."""
 
@@ -82,12 +84,18 @@ class Dispatcher:
         self._left = False
         self._due_s = 0.0
 
-    def step(self, event: Event, now_s: float) -> Sequence[Command]:
-        """Take one event; `now_s` is the host's monotonic clock."""
+    def step(self, event: Event, now_s: float, *, more: bool = False) -> Sequence[Command]:
+        """Take one event; `now_s` is the host's monotonic clock.
+
+        With `more` the next event follows at once: handing over and claiming wait for the last one.
+        """
         desk = self.desk
         desk.out = []
         desk.now_s = now_s
         self._take(event)
+        if more:
+            desk.send_endings()
+            return desk.out
         if now_s >= self._due_s or isinstance(event, Tick):
             self._timers()
         if desk.books.stocked:
@@ -117,6 +125,19 @@ class Dispatcher:
         known = [at_s for at_s in due if at_s is not None]
         self._due_s = min(known) if known else math.inf
         return self._due_s if known else None
+
+    def deaf_until_s(self) -> float | None:
+        """Until when what workers and finalizer say need not be read, as every lane has enough to do; else None.
+
+        A wake-up per job would cost as much as all the rest.
+        """
+        if self.claiming.stopped or not self.audit.recovered or not self.desk.lanes.by_peer:
+            return None
+        soonest_s = min(
+            (lane.busy_until_s() for lane in self.desk.lanes.by_peer.values() if not lane.retired),
+            default=0.0,
+        )
+        return min(soonest_s - MARGIN_S, self.desk.now_s + LONGEST_NAP_S)
 
     def figures(self, now_s: float) -> dict[str, Any]:
         """Cumulative figures and present gauges for `Stats`."""

@@ -11,7 +11,7 @@ from awa_pool.states import Outcome
 from . import notes
 from .books import Books, Receipt, bits
 from .events import Command, Note, Send, Settings, ToFinalizer
-from .lanes import Lane, Lanes, Stock, run_jobs
+from .lanes import BUFFER_S, Lane, Lanes, Stock, run_jobs
 from .pacing import Pacing
 
 END_ITEMS = 500
@@ -51,7 +51,7 @@ class Desk:
                 if found is None:
                     break
                 lane, room = found
-                chunk = self.stock.take(name, room, self.pacing)
+                chunk = self.stock.take(name, self._filling(lane, head.kind, room), self.pacing)
                 if chunk is None:
                     break
                 receipt, mask, cost_s = chunk
@@ -60,6 +60,14 @@ class Desk:
                 lane.hand(receipt, mask, cost_s, self.now_s)
                 self.handed_s = self.now_s
                 self.out.append(Send(lane.peer, message, payload))
+
+    def _filling(self, lane: Lane, kind: str, room: int) -> int:
+        """Rather one message that fills a lane's buffer than one per chunk, as long as every lane gets its share."""
+        if lane.capacity > 1:
+            return room
+        fits = int((BUFFER_S - lane.expected_s) / self.pacing.cost_s(kind))
+        share = self.books.stocked // max(1, len(self.lanes.by_peer))
+        return max(room, min(fits, share, 63))
 
     def undeliverable(self, lane: Lane, receipt_id: int, mask: int) -> None:
         """The lane's socket did not take that chunk: it is in stock again."""

@@ -12,9 +12,11 @@ from .pacing import CHUNK_S, FLOOR_S, Pacing
 
 PREFETCH_S = 0.02
 """A second chunk is put behind no more than this much work."""
-BUFFER_S = 0.003
-"""Very short chunks: more than two may be on the way while they are less work than this."""
+BUFFER_S = 0.015
+"""Short chunks: more than two may be on the way while they are less work than this."""
 MAX_CHUNKS = 8
+CAUTION = 0.6
+"""Share of the expected time (by the 95th percentile) that a lane's chunks are counted on to last."""
 
 
 class Piece:
@@ -67,9 +69,11 @@ class Lane:
             return chunk
         if self.recall_s is not None or len(self.pieces) >= MAX_CHUNKS:
             return 0
-        if len(self.pieces) < 2:
-            return chunk if self.expected_s <= PREFETCH_S else 0
-        return chunk if self.expected_s <= BUFFER_S else 0
+        return chunk if self.expected_s <= (PREFETCH_S if len(self.pieces) < 2 else BUFFER_S) else 0
+
+    def busy_until_s(self) -> float:
+        """Until when it will not run dry, cautiously."""
+        return self.heard_s + CAUTION * self.expected_s if self.capacity == 1 else self.heard_s
 
     def hand(self, receipt: Receipt, mask: int, cost_s: float, now_s: float) -> None:
         if not self.pieces:
@@ -214,7 +218,7 @@ class Stock:
         if segment is None:
             return None
         receipt, cost_s = segment.receipt, pacing.cost_s(segment.kind)
-        taken = self._cut(segment, min(limit, pacing.chunk(segment.kind)))
+        taken = self._cut(segment, limit)
         jobs = taken.bit_count()
         spent_s = cost_s * jobs
         while jobs < limit and (more := self.head(name)) is not None and more.receipt is receipt:

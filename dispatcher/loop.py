@@ -32,6 +32,7 @@ from .events import (
 from .pages import look
 
 STATS_EVERY_S = 1.0
+LEAST_NAP_S = 0.002
 ROLE = "dispatcher"
 _log = logging.getLogger("awa_pool.dispatcher")
 
@@ -62,6 +63,7 @@ class Loop:
     def run(self) -> bool:
         """Work until all is done; False when the supervisor is gone."""
         poller = Poller([self._pipe, self._workers, self._finalizer, self._mailbox])
+        sleeper = Poller([self._pipe, self._mailbox])
         stats_s = time.monotonic()
         self._step(Tick())
         while self._running and not self._pipe.closed:
@@ -70,7 +72,14 @@ class Loop:
                 stats_s = now_s + STATS_EVERY_S
                 self._pipe.send(Stats(ROLE, self._core.settings.incarnation, self._core.figures(now_s)))
             due_s = self._core.next_tick_s()
-            ready = poller.wait(max(0.0, min(stats_s, stats_s if due_s is None else due_s) - now_s))
+            wait_s = max(0.0, min(stats_s, stats_s if due_s is None else due_s) - now_s)
+            deaf_s = self._core.deaf_until_s()
+            if deaf_s is not None and deaf_s - now_s > LEAST_NAP_S:
+                ready = sleeper.wait(min(wait_s, deaf_s - now_s))
+                self._read(self._workers)
+                self._read(self._finalizer)
+            else:
+                ready = poller.wait(wait_s)
             if not ready:
                 self._step(Tick())
             for source in ready:
@@ -79,8 +88,11 @@ class Loop:
 
     def _read(self, source: object) -> None:
         if source is self._workers:
-            while self._running and (heard := self._workers.receive()) is not None:
-                self._step(Heard(heard[0], heard[1]))
+            heard = self._workers.receive()
+            while heard is not None and self._running:
+                following = self._workers.receive()
+                self._step(Heard(heard[0], heard[1]), more=following is not None)
+                heard = following
         elif source is self._finalizer:
             while self._running and (said := self._finalizer.receive()) is not None:
                 self._step(FinalizerSaid(said[1]))
@@ -92,10 +104,10 @@ class Loop:
             while (spoken := self._pipe.receive()) is not None:
                 self._step(SupervisorSaid(spoken))
 
-    def _step(self, event: Event) -> None:
+    def _step(self, event: Event, *, more: bool = False) -> None:
         self._back.append(event)
         while self._back and self._running:
-            for command in self._core.step(self._back.popleft(), time.monotonic()):
+            for command in self._core.step(self._back.popleft(), time.monotonic(), more=more):
                 self._do(command)
 
     def _do(self, command: Command) -> None:

@@ -85,6 +85,9 @@ class Finalizer:
         self._linger_s = 0.0
         self._leave_s: float | None = None
         self._left = False
+        self._jobs_per_s = 0.0
+        self._flushed_s = 0.0
+        self._came = 0
 
     @property
     def saturated(self) -> bool:
@@ -100,7 +103,10 @@ class Finalizer:
         self._take(event)
         self._acknowledge()
         linger_s = 0.0 if self._leave_s is not None else self._linger_s
-        self._out += self.roads.flush(linger_s, self._full_jobs())
+        calls = self.roads.flush(linger_s, self._full_jobs())
+        if calls:
+            self._note_rate()
+            self._out += calls
         self._tell_load()
         self._maybe_leave()
         return self._out
@@ -115,6 +121,23 @@ class Finalizer:
         if self._leave_s is not None:
             due.append(min(self._leave_s, max(self._heard_s, self._now_s) + QUIET_S))
         return min((at_s for at_s in due if at_s is not None), default=None)
+
+    def deaf_until_s(self) -> float | None:
+        """Until when what comes need not be read, as it would only wait for the next flush; None: read at once.
+
+        Each wake-up costs as much as a job's share of a flush; a quarter of a full call may gather unread.
+        """
+        if self._leave_s is not None or not self.roads.lingering:
+            return None
+        due_s = self.roads.due_s(self._linger_s, self._full_jobs())
+        unread_s = self._full_jobs() / 4 / max(self._jobs_per_s, 1.0)
+        return self._now_s + unread_s if due_s is None else min(due_s, self._now_s + unread_s)
+
+    def _note_rate(self) -> None:
+        past_s = self._now_s - self._flushed_s
+        if past_s > 0.001:
+            self._jobs_per_s += (self._came / past_s - self._jobs_per_s) * 0.5
+            self._flushed_s, self._came = self._now_s, 0
 
     def figures(self) -> dict[str, Any]:
         """Cumulative figures and present gauges for `Stats`; `ended` by kind and outcome."""
@@ -204,6 +227,7 @@ class Finalizer:
             peer.committed(message.seq)
             self._to_ack.add(name)
             return
+        self._came += result.jobs
         self.held_jobs += result.jobs
         self.held_bytes += result.size_bytes
         # The first after a silence goes at once; under load a call gathers, for it costs as much as many jobs.

@@ -17,6 +17,7 @@ from .events import Command, Event, Exit, Heard, Note, Send, SupervisorSaid, Tic
 STATS_EVERY_S = 1.0
 BURST = 512
 """Messages read in one go, so that answers of the database are not kept waiting by a flood."""
+LEAST_NAP_S = 0.002
 ROLE = "finalizer"
 _log = logging.getLogger("awa_pool.finalizer")
 
@@ -46,7 +47,12 @@ class Loop:
                 self._say_figures()
             due_s = self._core.next_tick_s()
             wait_s = max(0.0, min(stats_s, stats_s if due_s is None else due_s) - now_s)
-            ready = (busy_ears if self._core.saturated else open_ears).wait(wait_s)
+            deaf_s = None if self._core.saturated else self._core.deaf_until_s()
+            if deaf_s is not None and deaf_s - now_s > LEAST_NAP_S:
+                ready = busy_ears.wait(min(wait_s, deaf_s - now_s))
+                self._read(self._peers)
+            else:
+                ready = (busy_ears if self._core.saturated else open_ears).wait(wait_s)
             if not ready:
                 self._step(Tick())
             for source in ready:

@@ -44,6 +44,11 @@ class Roads:
         return not (self._parts.waiting or self._items.waiting)
 
     @property
+    def lingering(self) -> bool:
+        """Something waits, nothing that waits is urgent."""
+        return not self.idle and not (self._parts.urgent or self._items.urgent)
+
+    @property
     def empty(self) -> bool:
         """Nothing is left to write."""
         return self._parts.empty and self._items.empty and not (self._refused_parts or self._refused_items)
