@@ -12,7 +12,7 @@ import orjson
 import psycopg
 
 from benchmarks import environments, ours, peers
-from benchmarks.apps import Noop, client_for
+from benchmarks.apps import QUEUE, Noop, client_for
 from benchmarks.registry import Benchmark, Plan, Row, compare
 from benchmarks.server import NoServer, database, parts
 from benchmarks.sqltext import text
@@ -56,7 +56,7 @@ class Bare:
 
     def many(self, args: list[dict[str, Any]]) -> int:
         """Insert by one JSON document."""
-        document = orjson.dumps([{"kind": "noop", "args": one, "queue": ours.QUEUE} for one in args])
+        document = orjson.dumps([{"kind": "noop", "args": one, "queue": QUEUE} for one in args])
         self.conn.execute(text("bare_insert"), {"jobs": document.decode()})
         return len(args)
 
@@ -64,7 +64,7 @@ class Bare:
         """Insert by COPY."""
         with self.conn.cursor().copy(text("bare_copy")) as copy:
             for one in args:
-                copy.write_row(("noop", orjson.dumps(one).decode(), ours.QUEUE))
+                copy.write_row(("noop", orjson.dumps(one).decode(), QUEUE))
         return len(args)
 
 
