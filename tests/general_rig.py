@@ -33,10 +33,11 @@ class Attempt:
 
 
 class Queue:
-    """The queue of a test database through one autocommit connection."""
+    """One queue of a test database through one autocommit connection; tests that share a database give each its own name."""
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: str, name: str = "default") -> None:
         self.dsn = dsn
+        self.name = name
         self.conn = psycopg.connect(dsn, autocommit=True, prepare_threshold=None)
         self.runtime = uuid.uuid4()
 
@@ -57,7 +58,7 @@ class Queue:
     def enqueue(self, kind: str = "k", **named: Any) -> int:
         casts = {"args": "json", "metadata": "json", "tags": "text[]", "run_at": "timestamptz",
                  "priority": "int", "max_attempts": "int"}  # fmt: skip
-        named = {"args": {}, **named}
+        named = {"args": {}, "queue": self.name, **named}
         words = "".join(f", p_{name} => %s::{casts.get(name, 'text')}" for name in named)
         values = [json.dumps(v) if casts.get(n) == "json" and v is not None else v for n, v in named.items()]
         return self.one(f"select awa_pool.enqueue(p_kind => %s::text{words})", kind, *values)
@@ -65,11 +66,11 @@ class Queue:
     def enqueue_many(self, jobs: Any) -> list[int]:
         return self.one("select awa_pool.enqueue_many(%s::json)", json.dumps(jobs))
 
-    def claim(self, limit: int = 100, queue: str = "default", runtime: uuid.UUID | None = None) -> list[Attempt]:
+    def claim(self, limit: int = 100, queue: str | None = None, runtime: uuid.UUID | None = None) -> list[Attempt]:
         rows = self.rows(
             "select slot, receipt_id, nonce, bodies from awa_pool.claim(%s, %s, %s, 1 << 26, 63, %s, 1, false)"
             " where note = 'receipt'",
-            [queue], [limit], limit, runtime or self.runtime,
+            [queue or self.name], [limit], limit, runtime or self.runtime,
         )  # fmt: skip
         return [
             Attempt(slot, receipt, nonce, i, body[0], body[4], body[3])
@@ -102,7 +103,11 @@ class Queue:
         return found["state"] if found else None
 
     def make_due(self) -> None:
-        self.rows("update awa_pool.jobs_deferred set run_at = now() - interval '1 s'")
+        self.rows("update awa_pool.jobs_deferred set run_at = now() - interval '1 s' where queue = %s", self.name)
+
+    def fill(self, count: int) -> list[int]:
+        """Enqueue so many jobs by one call."""
+        return self.enqueue_many([{"kind": "k", "args": {"n": n}, "queue": self.name} for n in range(count)])
 
     def promote(self, limit: int = 1000) -> Row:
         return self.rows("select promoted, next_due_s from awa_pool.promote(%s)", limit)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,15 +12,25 @@ from general_rig import Queue
 
 from awa_pool.states import Outcome
 
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def _shared(pg_server: Any, _template: str) -> Iterator[str]:
+    """A database for all tests of this module, which keep to queues of their own."""
+    pg_server.execute("create database finish_items template awa_template")
+    yield pg_server.dsn("finish_items")
+    pg_server.execute("drop database finish_items with (force)")
+
 
 @pytest.fixture
-def queue(dsn: str) -> Iterator[Queue]:
-    with Queue(dsn) as found:
+def queue(_shared: str) -> Iterator[Queue]:
+    with Queue(_shared, f"queue_{next(_numbers)}") as found:
         yield found
 
 
 def test_a_malformed_item_is_invalid_by_itself(queue: Queue) -> None:
-    queue.enqueue_many([{"kind": "k", "args": {}}] * 2)
+    queue.fill(2)
     first, last = queue.claim()
     good = first.ended("retry", delay_s=5)
     broken: list[Any] = [
@@ -68,7 +79,7 @@ def test_the_first_word_about_an_attempt_counts_in_one_call(queue: Queue) -> Non
 
 
 def test_mixed_outcomes_of_one_receipt_all_land(queue: Queue) -> None:
-    queue.enqueue_many([{"kind": "k", "args": {"n": n}} for n in range(70)])
+    queue.fill(70)
     attempts = queue.claim()
     words = ["completed", "retry", "lost", "snooze", "fail", "cancel", "return"]
     ends = ["completed", "retryable", "retryable", "scheduled", "failed", "cancelled", "available"]
@@ -143,7 +154,7 @@ def test_state_moving_functions_run_under_read_committed_only(queue: Queue, leve
 
 
 def test_a_storm_of_failures_is_a_few_statements_not_one_a_job(queue: Queue) -> None:
-    queue.enqueue_many([{"kind": "k", "args": {"n": n}} for n in range(5000)])
+    queue.fill(5000)
     attempts = queue.claim(5000)
     before = queue.one("select sum(n_tup_upd) from pg_stat_xact_all_tables where relname like 'receipts%%'") or 0
     with queue.conn.transaction():
@@ -151,4 +162,4 @@ def test_a_storm_of_failures_is_a_few_statements_not_one_a_job(queue: Queue) -> 
         updated = queue.one("select sum(n_tup_upd) from pg_stat_xact_all_tables where relname like 'receipts%%'")
     assert answers == [("done", "retryable")] * 5000
     assert updated - before == -(-5000 // 63)
-    assert queue.one("select count(*) from awa_pool.jobs_deferred where state = 'retryable'") == 5000
+    assert queue.one("select count(*) from awa_pool.jobs_deferred where queue = %s", queue.name) == 5000
