@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 
 from awa_pool.config import PoolConfig
+from awa_pool.errors import ConfigError
 from awa_pool.supervisor.main import run_pool
 
 from .live import LiveView
@@ -18,10 +20,18 @@ def run_and_show(config: PoolConfig) -> int:
     here = os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)  # children inherit the path
+    _refuse_missing_module(app)
     if not wants_live_view(config):
         return run_pool(config, app)
     with Terminal() as terminal, LiveView(terminal.console) as view:
         return run_pool(config, app, observer=view)
+
+
+def _refuse_missing_module(app: str) -> None:
+    """Refuse at once what cannot be there; anything deeper takes an import, which is the workers' to do."""
+    top = app.partition(":")[0].partition(".")[0]
+    if importlib.util.find_spec(top) is None:
+        raise ConfigError(f"app {app!r}: there is no module {top!r} in {os.getcwd()} or on the Python path")
 
 
 def wants_live_view(config: PoolConfig) -> bool:

@@ -55,6 +55,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str, status: int = 2) ->
         (["a:b", "c:d"], "c:d"),
         (["a:b", "--embedded", "--dsn", "host=x"], "--embedded and --dsn"),
         (["a:b", "--stale-after", "3s"], "--stale-after"),
+        (["nowhere:client", "--dsn", "host=x"], "no module 'nowhere'"),
         (["a:"], "'a:'"),
         (["a-b:c"], "'a-b:c'"),
         (["stauts"], "did you mean 'status'"),
