@@ -81,7 +81,6 @@ class Expected:
     """A child that is being started, and what it is to be told when it is there."""
 
     messages: list[Message] = field(default_factory=list)
-    doomed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +130,7 @@ class Fleet:
         self._expected: dict[str, Expected] = {}
         self._orders: queue.SimpleQueue[tuple[str, int, str] | None] = queue.SimpleQueue()
         self._started = Mailbox()
+        self._closing = False
         self.selector.register(self._started.fileno(), selectors.EVENT_READ, ("started", ""))
         self._thread = threading.Thread(target=self._launch, name="awa-pool starter", daemon=True)
         self._thread.start()
@@ -152,18 +152,18 @@ class Fleet:
         """Take in those who are there now, tell them what has waited, and return those who are not."""
         refused: list[NotStarted] = []
         for news in self._started.take():
+            expected = self._expected.pop(news.incarnation, None)
             if isinstance(news, NotStarted):
-                self._expected.pop(news.incarnation, None)
                 refused.append(news)
                 continue
             self._handles[news.incarnation] = news
             self.selector.register(news.pipe.fileno(), selectors.EVENT_READ, ("said", news.incarnation))
             self.selector.register(news.process.sentinel, selectors.EVENT_READ, ("gone", news.incarnation))
-            expected = self._expected.pop(news.incarnation, Expected())
+            if expected is None:  # given up meanwhile
+                self.kill(news.incarnation)
+                continue
             for message in expected.messages:
                 self.tell(news.incarnation, message)
-            if expected.doomed:
-                self.kill(news.incarnation)
         return refused
 
     def tell(self, incarnation: str, message: Message) -> None:
@@ -196,9 +196,12 @@ class Fleet:
         return said
 
     def kill(self, incarnation: str) -> None:
-        """SIGKILL a child, a worker with its whole process group; one not yet there, as soon as it is."""
-        if (expected := self._expected.get(incarnation)) is not None:
-            expected.doomed = True
+        """SIGKILL a child, a worker with its whole process group; one not yet there counts as gone at once.
+
+        The start of a fork server may hang in the import of the user's app: nobody waits for it to say no.
+        """
+        if self._expected.pop(incarnation, None) is not None:
+            self._started.put(NotStarted(incarnation, "was given up before it was started"))
         handle = self._handles.get(incarnation)
         if handle is None or handle.process.exitcode is not None:
             return
@@ -244,10 +247,10 @@ class Fleet:
 
     def close(self) -> None:
         """Kill whoever is left and close everything; for the end, also an unexpected one."""
+        self._closing = True
         self._orders.put(None)
         self._thread.join(JOIN_S)
-        for incarnation in self._expected:
-            self._expected[incarnation].doomed = True
+        self._expected.clear()
         self.take_started()
         for incarnation in list(self._handles):
             self.kill(incarnation)
@@ -259,6 +262,8 @@ class Fleet:
         """The starter thread."""
         while (order := self._orders.get()) is not None:
             role, number, incarnation = order
+            if self._closing or incarnation not in self._expected:
+                continue
             try:
                 with children_deaf():
                     process, pipe = self._start[role == WORKER](role, number, incarnation)

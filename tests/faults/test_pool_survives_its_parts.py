@@ -80,7 +80,7 @@ def test_a_worker_that_dies_in_a_job_costs_that_job_one_attempt_naming_the_signa
 
 @pytest.mark.parametrize("role", ["dispatcher", "finalizer", "maintenance"])
 def test_an_actor_killed_under_load_loses_nothing(tmp_path: Path, dsn: str, client: Client, role: str) -> None:
-    jobs = 3000
+    jobs = 1500
     insert(client, *[supervised.Act("spin", 0.001) for _ in range(jobs)])
     with pool(tmp_path, dsn) as running:
         running.ready()

@@ -114,6 +114,13 @@ def test_an_app_that_is_not_there_ends_the_pool_with_status_two(tmp_path: Path, 
         assert "apps.nothing_here" in running.log
 
 
+def test_a_signal_ends_a_pool_whose_app_hangs_while_it_is_imported(tmp_path: Path, dsn: str) -> None:
+    with pool(tmp_path, dsn, app="apps.hanging:client") as running:
+        running.logged("connected to the database")
+        running.signal(signal.SIGTERM)
+        assert running.ended(40.0) == 0, running.log
+
+
 def test_readiness_names_stopped_workers(tmp_path: Path, dsn: str) -> None:
     with pool(tmp_path, dsn, metrics_port=0) as running:
         running.ready()
