@@ -21,7 +21,7 @@ RING_SHARE = 16  # parts in which retention and history are spread over the ring
 MIN_SLOT_AGE_S = 60.0
 MIN_SLOT_BYTES = 16 << 20
 
-LEAD, PROMOTE, RESCUE = "lead", "promote", "rescue"
+LEAD, PROMOTE, RESCUE, ROTATE = "lead", "promote", "rescue", "rotate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +104,12 @@ class Maintenance:
                 Branch(LEAD, "lead", RENEW_S, RENEW_S, ("maintenance", rules.holder, LEASE_S)),
                 Branch(PROMOTE, "promote", MORE_S, 1.0, (PROMOTE_LIMIT,)),
                 Branch(RESCUE, "rescue_stale", MORE_S, min(10.0, rules.stale_s / 3)),
-                Branch("rotate", "rotate", 1.0, 5.0, (slot_age_s, slot_bytes)),
-                Branch("exhaust", "exhaust_slots", 1.0, 8.0),
+                Branch(ROTATE, "rotate", 1.0, 5.0, (slot_age_s, slot_bytes)),
+                Branch("exhaust", "exhaust_slots", 1.0, 15.0),
                 Branch("sweep", "sweep", 5.0, 5.0),
-                Branch("prune", "prune", 1.0, 20.0, (rules.retention_s, rules.history_bytes)),
-                Branch("move", "move_open_attempts", 1.0, 10.0, (MOVE_LIMIT,)),
-                Branch("trim", "trim_cursors", 2.0, 10.0),
+                Branch("prune", "prune", 1.0, 30.0, (rules.retention_s, rules.history_bytes)),
+                Branch("move", "move_open_attempts", 1.0, 20.0, (MOVE_LIMIT,)),
+                Branch("trim", "trim_cursors", 2.0, 15.0),
             )
         }
         for branch in self.branches.values():
@@ -153,6 +153,8 @@ class Maintenance:
         branch.done(now_s, useful=useful)
         if useful:
             out.append(Say("debug", f"{name}: {value}"))
+            if name == ROTATE:
+                self._stir(now_s)
         return out
 
     def failed(self, name: str, error: str, now_s: float, *, passing: bool) -> list[Command]:
@@ -172,6 +174,12 @@ class Maintenance:
 
     def _open(self) -> list[Branch]:
         return list(self.branches.values()) if self.leads else [self.branches[LEAD]]
+
+    def _stir(self, now_s: float) -> None:
+        """A slot was sealed: what has rested may have something to do soon."""
+        for branch in self.branches.values():
+            branch.pause_s = min(branch.pause_s, branch.busy_s)
+            branch.due_s = min(branch.due_s, now_s + branch.busy_s)
 
     def _may_rescue(self, now_s: float) -> bool:
         since_s = self._unbroken_since_s

@@ -116,7 +116,7 @@ def test_a_promotion_that_was_not_through_goes_on_at_once() -> None:
 def test_an_idle_leader_asks_little() -> None:
     database = Database()
     database.run(120.0)
-    assert len(database.run(60.0)) / 60.0 < 2.5
+    assert len(database.run(60.0)) / 60.0 < 2.0
 
 
 def test_rescues_are_counted_and_told() -> None:
@@ -125,3 +125,13 @@ def test_rescues_are_counted_and_told() -> None:
     database.run(0.1)
     assert database.core.rescued >= 3
     assert any("r1" in say.text for say in database.said)
+
+
+def test_a_sealed_slot_wakes_the_branches_that_rested() -> None:
+    database = Database()
+    database.run(120.0)
+    database.answers["rotate"] = "sealed 3, opened 4"
+    database.run(11.0)
+    database.answers["rotate"] = "young"
+    asked = [ask.branch for ask in database.run(3.0)]
+    assert {"exhaust", "prune", "move", "trim"} <= set(asked)
