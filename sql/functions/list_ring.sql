@@ -17,7 +17,7 @@ set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
-    v_high bigint := least(p_before, pg_sequence_last_value('{schema_text}.job_id_seq'::regclass) + 1);
+    v_high bigint := least(p_before, coalesce(pg_sequence_last_value('{schema_text}.job_id_seq'::regclass), 0) + 1);
     v_low bigint;
     v_width bigint := 1024;
     v_seen int;
@@ -79,7 +79,7 @@ begin
             v_high := coalesce(v_high, 0);
             v_missed := 0;
         end if;
-        v_width := v_width * case when v_seen < 500 then 4 else 1 end;
+        v_width := least(v_width, 1000000000000000000) * case when v_seen < 500 then 4 else 1 end;
     end loop;
 end
 $$;

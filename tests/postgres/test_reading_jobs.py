@@ -109,6 +109,26 @@ def test_a_list_with_impossible_filters_is_refused(queue: Queue, state: Any, lim
     assert refused.value.sqlstate == "AW001"
 
 
+def test_lists_of_an_empty_queue_are_empty(queue: Queue) -> None:
+    for state in (None, *STATES, "waiting_external"):
+        assert _listed(queue, state) == []
+        assert _listed(queue, state, before=1) == []
+
+
+def test_counts_of_an_empty_queue_are_empty(queue: Queue) -> None:
+    assert queue.rows("select * from awa_pool.queue_stats()") == []
+    assert queue.rows("select * from awa_pool.queue_depths()") == []
+    assert queue.rows("select * from awa_pool.work_left(array['default'])") == [(0, 0, 0)]
+    assert queue.rows("select * from awa_pool.work_left('{}')") == [(0, 0, 0)]
+
+
+def test_a_list_over_ids_near_the_end_of_64_bits_works(queue: Queue) -> None:
+    queue.rows("select setval('awa_pool.job_id_seq', 9223372036854775000, false)")
+    ids = [queue.enqueue() for _ in range(3)]
+    assert _listed(queue) == ids[::-1]
+    assert _listed(queue, "completed") == []
+
+
 def test_a_job_that_does_not_exist_is_no_row(queue: Queue) -> None:
     assert queue.job(404) is None
     assert queue.job(-(2**63)) is None
