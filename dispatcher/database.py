@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Any
 
@@ -11,6 +12,7 @@ from awa_pool.store.listener import Notified as Heard
 from awa_pool.store.store import Store
 from awa_pool.store.threads import StoreAnswered, StoreBack, StoreFailed, StoreLost, StoreThread
 
+from . import notes
 from .events import (
     Claim,
     Claimed,
@@ -25,6 +27,7 @@ from .events import (
     WorkLeftRead,
 )
 
+_log = logging.getLogger("awa_pool.dispatcher")
 _NAMES = {Claim: "claim", ReadOpenAttempts: "open_attempts", ReadWorkLeft: "work_left"}
 
 
@@ -73,6 +76,14 @@ class Database:
                 return StoreIsBack()
             case Heard(payload):
                 return Notified(payload)
-            case ListenerBack() | ListenerLost():
+            case ListenerBack(pooled):
+                if pooled:
+                    _log.warning(
+                        "%s a transaction pooler passes no notifications on: give a direct address with --listen-dsn",
+                        notes.LISTENER_DEAF,
+                        extra={"event": notes.LISTENER_DEAF},
+                    )
+                return Notified("")
+            case ListenerLost():
                 return Notified("")  # something may have been missed, or will be: look once
         return None

@@ -10,7 +10,7 @@ from awa_pool.messages import RunJobs
 from .books import INDEXES, Receipt, bits, lowest
 from .pacing import CHUNK_S, FLOOR_S, Pacing
 
-PREFETCH_S = 0.02
+PREFETCH_S = 0.03
 """A second chunk is put behind no more than this much work."""
 BUFFER_S = 0.015
 """Short chunks: more than two may be on the way while they are less work than this."""

@@ -12,7 +12,7 @@ CHUNK_S = 0.005
 """A hand-over holds about this much work, so that nothing waits long behind its neighbours."""
 FLOOR_S = 8e-6
 """What a worker needs at least per job, with an empty handler."""
-UNKNOWN_S = 0.025
+UNKNOWN_S = 0.05
 """Assumed of a kind nobody has run yet: long enough that nothing is put behind it."""
 NAP_S = 0.01
 """The loop may not look for so long while every lane is busy."""

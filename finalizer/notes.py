@@ -1,6 +1,5 @@
 """Names of the events that the finalizer logs."""
 
-STARTED = "finalizer.started"
 DRAINING = "finalizer.draining"
 DRAINED = "finalizer.drained"
 MALFORMED = "message.malformed"
@@ -10,4 +9,3 @@ FLUSH_RETRIED = "flush.retried"
 FLUSH_SPLIT = "flush.split"
 RESULT_REFUSED = "result.refused"
 RESULT_DROPPED = "result.dropped"
-RESULTS_STALE = "results.stale"

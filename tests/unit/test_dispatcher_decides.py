@@ -313,3 +313,12 @@ def test_a_claim_is_asked_in_one_piece_and_one_at_a_time():
     world.step(Notified(""))
     world.step(Notified(""))
     assert sum(isinstance(question, Claim) for question in world.questions) <= 1
+
+
+def test_the_sockets_may_wait_only_while_every_lane_has_enough_to_do():
+    busy = ready_world(500, known_s=0.005)
+    until_s = busy.core.deaf_until_s()
+    assert until_s is not None and 0.002 < until_s - busy.now_s < 0.011
+    dry = ready_world(2, known_s=0.005)
+    until_s = dry.core.deaf_until_s()
+    assert until_s is None or until_s - dry.now_s < 0.002

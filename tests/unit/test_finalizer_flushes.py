@@ -210,3 +210,15 @@ def test_a_stop_does_not_wait_for_a_dead_database_beyond_its_time():
     world.answer(Trouble.AWAY)
     world.tick(1.1)
     assert world.exited
+
+
+def test_the_socket_may_wait_only_while_results_linger():
+    world = World()
+    worker = world.worker("w")
+    assert world.core.deaf_until_s() is None
+    world.end(worker, 1, 1)
+    assert world.core.deaf_until_s() is None
+    world.end(worker, 2, 1)
+    world.answer()
+    until_s = world.core.deaf_until_s()
+    assert until_s is not None and world.now_s < until_s <= world.now_s + 0.025
