@@ -56,7 +56,9 @@ def parse_queue(text: str) -> QueueSpec:
     if not colon:
         return QueueSpec(name)
     if not (limit.isascii() and limit.isdigit()) or not 1 <= int(limit) <= 1_000_000:
-        raise ConfigError(f"{text[:80]!r}: the part after ':' is the most jobs in flight; write a number from 1")
+        raise ConfigError(
+            f"{text[:80]!r}: the part after ':' is the most jobs in flight; write a number from 1"
+        )
     return QueueSpec(name, int(limit))
 
 
@@ -92,7 +94,11 @@ def _whole(low: int, high: int) -> Callable[[object], int]:
 def _duration(low_s: float, high_s: float, example: str) -> Callable[[object], float]:
     def read(value: object) -> float:
         seconds = parse_duration(value) if isinstance(value, str) else value
-        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not low_s <= seconds <= high_s:
+        if (
+            not isinstance(seconds, int | float)
+            or isinstance(seconds, bool)
+            or not low_s <= seconds <= high_s
+        ):
             bounds = f"{low_s:g}s to {high_s:g}s"
             raise ConfigError(f"{value!r} is not possible; write a duration of {bounds}, such as {example}")
         return float(seconds)
@@ -104,7 +110,9 @@ def _size(low: int, example: str) -> Callable[[object], int]:
     def read(value: object) -> int:
         size = parse_size(value) if isinstance(value, str) else value
         if not isinstance(size, int) or isinstance(size, bool) or not low <= size < 2**62:
-            raise ConfigError(f"{value!r} is not possible; write a size of at least {low} bytes, such as {example}")
+            raise ConfigError(
+                f"{value!r} is not possible; write a size of at least {low} bytes, such as {example}"
+            )
         return size
 
     return read
@@ -150,7 +158,13 @@ def _schema(value: object) -> str:
 
 
 def _setting(
-    read: Callable[[object], Any], default: Any, about: str, *, flag: str = "", key: str = "", file: bool = True
+    read: Callable[[object], Any],
+    default: Any,
+    about: str,
+    *,
+    flag: str = "",
+    key: str = "",
+    file: bool = True,
 ) -> Any:
     about_it = {"read": read, "about": about, "flag": flag, "key": key, "file": file}
     return field(default=default, repr=file, metadata=about_it)  # an address may hold a password: not in repr
@@ -178,29 +192,53 @@ class PoolConfig:
         _duration(0, 86_400, "25s"), 25.0, "how long running jobs may go on after a stop signal"
     )
     start_method: str = _setting(_one_of("forkserver", "spawn"), "forkserver", "how workers are started")
-    boot_timeout_s: float = _setting(_duration(1, 3600, "30s"), 30.0, "a process not ready after this is replaced")
-    poll_interval_s: float = _setting(_duration(0.01, 60, "1s"), 1.0, "longest pause between two looks at a queue")
-    listen: bool = _setting(_flag, True, "wake up on notifications; otherwise by polling only", flag="--listen")
+    boot_timeout_s: float = _setting(
+        _duration(1, 3600, "30s"), 30.0, "a process not ready after this is replaced"
+    )
+    poll_interval_s: float = _setting(
+        _duration(0.01, 60, "1s"), 1.0, "longest pause between two looks at a queue"
+    )
+    listen: bool = _setting(
+        _flag, True, "wake up on notifications; otherwise by polling only", flag="--listen"
+    )
     retention_s: float = _setting(_duration(0, 3.2e9, "24h"), 86_400.0, "how long finished jobs are kept")
     history_bytes: int = _setting(
-        _size(1 << 20, "1GiB"), 1 << 30, "most room for finished jobs", flag="--history-size", key="history_size"
+        _size(1 << 20, "1GiB"),
+        1 << 30,
+        "most room for finished jobs",
+        flag="--history-size",
+        key="history_size",
     )
     max_jobs_per_worker: int = _setting(_whole(0, 2**53), 0, "replace a worker after so many jobs; 0: never")
     max_rss_bytes: int | None = _setting(
-        _size(1 << 20, "512MiB"), None, "replace a worker above this memory, between jobs", flag="--max-rss", key="max_rss"
+        _size(1 << 20, "512MiB"),
+        None,
+        "replace a worker above this memory, between jobs",
+        flag="--max-rss",
+        key="max_rss",
     )
     heartbeat_s: float = _setting(
-        _duration(0.05, 3600, "5s"), 5.0, "pause between two signs of life", flag="--heartbeat", key="heartbeat"
+        _duration(0.05, 3600, "5s"),
+        5.0,
+        "pause between two signs of life",
+        flag="--heartbeat",
+        key="heartbeat",
     )
     stale_s: float = _setting(
         _duration(0.2, 86_400, "30s"), 30.0, "silence after which a host's jobs are rescued", flag="--stale-after",
         key="stale_after",
     )  # fmt: skip
-    metrics_port: int | None = _setting(_whole(0, 65_535), None, "serve /metrics, /healthz, /readyz; 0: any free port")
+    metrics_port: int | None = _setting(
+        _whole(0, 65_535), None, "serve /metrics, /healthz, /readyz; 0: any free port"
+    )
     metrics_host: str = _setting(_text, "127.0.0.1", "address the endpoint listens on")
-    log_level: str = _setting(_one_of("debug", "info", "warning", "error"), "info", "least severe line to log")
+    log_level: str = _setting(
+        _one_of("debug", "info", "warning", "error"), "info", "least severe line to log"
+    )
     log_format: str = _setting(_one_of("console", "json"), "console", "how log lines look")
-    run_dir: str | None = _setting(_text, None, "private folder for sockets and pages; a fresh one by default")
+    run_dir: str | None = _setting(
+        _text, None, "private folder for sockets and pages; a fresh one by default"
+    )
 
     def __post_init__(self) -> None:
         for setting in SETTINGS.values():
@@ -247,7 +285,14 @@ def _settings() -> dict[str, Setting]:
 
 SETTINGS: Mapping[str, Setting] = _settings()
 _BY_KEY = {setting.key: setting for setting in SETTINGS.values()}
-_WITH_UNIT = {"drain_timeout_s", "boot_timeout_s", "poll_interval_s", "retention_s", "heartbeat_s", "stale_s"} | {
+_WITH_UNIT = {
+    "drain_timeout_s",
+    "boot_timeout_s",
+    "poll_interval_s",
+    "retention_s",
+    "heartbeat_s",
+    "stale_s",
+} | {
     "history_bytes",
     "max_rss_bytes",
 }
@@ -323,7 +368,9 @@ def _from_file(path: Path, table: dict[str, Any], values: dict[str, Any], source
         if setting is None:
             raise ConfigError(f"{label}: no such setting{_near(written)}")
         if not setting.in_file:
-            raise ConfigError(f"{label}: an address may hold a password; write it as {variable_of(setting.name)}")
+            raise ConfigError(
+                f"{label}: an address may hold a password; write it as {variable_of(setting.name)}"
+            )
         if setting.name in _WITH_UNIT and not isinstance(value, str):
             raise ConfigError(f'{label}: {value!r} has no unit; write a text such as "25s" or "512MiB"')
         values[setting.name], sources[setting.name] = _read(setting, label, value), label

@@ -31,22 +31,32 @@ class Counter:
 
 
 COUNTERS = (
-    Counter("finalizer", "ended", "awa_pool_attempts", "Attempts ended, by kind and outcome", ("kind", "outcome")),
+    Counter(
+        "finalizer", "ended", "awa_pool_attempts", "Attempts ended, by kind and outcome", ("kind", "outcome")
+    ),
     Counter("finalizer", "stale", "awa_pool_stale_results", "Results that came too late and wrote nothing"),
     Counter("finalizer", "flushes", "awa_pool_flushes", "Batches of results written"),
     Counter("finalizer", "flushed_jobs", "awa_pool_flushed_attempts", "Attempts in those batches"),
     Counter("finalizer", "flush_seconds", "awa_pool_flush_seconds", "Time those batches took"),
-    Counter("finalizer", "retries", "awa_pool_flush_retries", "Writes tried again after a conflict or outage"),
+    Counter(
+        "finalizer", "retries", "awa_pool_flush_retries", "Writes tried again after a conflict or outage"
+    ),
     Counter("dispatcher", "claims", "awa_pool_claims", "Claims made"),
     Counter("dispatcher", "claimed_jobs", "awa_pool_claimed_jobs", "Jobs claimed"),
     Counter("dispatcher", "claim_seconds", "awa_pool_claim_seconds", "Time the claims took"),
     Counter("dispatcher", "recalled_jobs", "awa_pool_recalled_jobs", "Jobs taken back from busy workers"),
     Counter("dispatcher", "lost_jobs", "awa_pool_lost_attempts", "Attempts lost with their worker"),
-    Counter("dispatcher", "healed_jobs", "awa_pool_healed_attempts", "Attempts nobody held, ended by the audit"),
+    Counter(
+        "dispatcher", "healed_jobs", "awa_pool_healed_attempts", "Attempts nobody held, ended by the audit"
+    ),
     Counter("dispatcher", "run_jobs", "awa_pool_handler_runs", "Handlers run, by kind", ("kind",)),
-    Counter("dispatcher", "run_seconds", "awa_pool_handler_seconds", "Time handlers took, by kind", ("kind",)),
+    Counter(
+        "dispatcher", "run_seconds", "awa_pool_handler_seconds", "Time handlers took, by kind", ("kind",)
+    ),
     Counter("maintenance", "promoted", "awa_pool_promoted_jobs", "Due jobs made available by this host"),
-    Counter("maintenance", "rescued", "awa_pool_rescued_attempts", "Attempts of silent hosts rescued by this host"),
+    Counter(
+        "maintenance", "rescued", "awa_pool_rescued_attempts", "Attempts of silent hosts rescued by this host"
+    ),
     Counter("maintenance", "errors", "awa_pool_maintenance_errors", "Housekeeping steps that failed"),
     Counter("maintenance", "runs", "awa_pool_maintenance_runs", "Housekeeping steps, by branch", ("branch",)),
 )
@@ -127,7 +137,9 @@ class Exporter:
         totals = {role: self._figures.total(role) for role in dict.fromkeys(c.role for c in COUNTERS)}
         for counter in COUNTERS:
             family = CounterMetricFamily(counter.name, counter.about, labels=counter.labels)
-            for labels, value in _bounded(_leaves(totals[counter.role].get(counter.figure), len(counter.labels))):
+            for labels, value in _bounded(
+                _leaves(totals[counter.role].get(counter.figure), len(counter.labels))
+            ):
                 family.add_metric(labels, value)
             yield family
         for gauge in self._gauges():

@@ -6,7 +6,16 @@ import re
 
 from .errors import ConfigError
 
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_SECONDS = {
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86_400.0,
+    "w": 604_800.0,
+}
 _BYTES = {
     "b": 1,
     "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
@@ -26,7 +35,9 @@ def _sum(text: str, units: dict[str, float] | dict[str, int], what: str, example
             break
         total, end = total + float(match[1]) * units[match[2]], match.end()
     if not rest or end != len(rest):
-        raise ConfigError(f"{text[:80]!r} is not a {what}; write a number with a unit ({', '.join(units)}): {example}")
+        raise ConfigError(
+            f"{text[:80]!r} is not a {what}; write a number with a unit ({', '.join(units)}): {example}"
+        )
     return total
 
 

@@ -33,7 +33,13 @@ class PoolProcess:
     """`python -m pool_runner` with its log in a file."""
 
     def __init__(self, folder: Path, dsn: str, prefix: tuple[str, ...] = (), **options: Any) -> None:
-        defaults = {"dsn": dsn, "app": "apps.supervised:client", "workers": 2, "log_level": "debug", "drain_timeout_s": 20.0}
+        defaults = {
+            "dsn": dsn,
+            "app": "apps.supervised:client",
+            "workers": 2,
+            "log_level": "debug",
+            "drain_timeout_s": 20.0,
+        }
         self.log_path = folder / f"pool-{time.monotonic_ns()}.log"
         environ = {name: value for name, value in os.environ.items() if not name.startswith("AWA_POOL_")}
         environ["PYTHONPATH"] = str(Path(__file__).parent)
@@ -51,7 +57,9 @@ class PoolProcess:
     def logged(self, text: str, count: int = 1) -> None:
         """Wait for a line with that text."""
         try:
-            wait_until(f"the line {text!r}", lambda: self.log.count(text) >= count or self.process.poll() is not None)
+            wait_until(
+                f"the line {text!r}", lambda: self.log.count(text) >= count or self.process.poll() is not None
+            )
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.log}") from None
         assert self.log.count(text) >= count, self.log
@@ -96,7 +104,9 @@ class PoolProcess:
         with contextlib.suppress(ProcessLookupError):
             self.process.kill()
         self.process.wait()
-        wait_until("the children of a killed pool are gone", lambda: not any(alive(pid) for pid in below), 20.0)
+        wait_until(
+            "the children of a killed pool are gone", lambda: not any(alive(pid) for pid in below), 20.0
+        )
 
 
 @contextlib.contextmanager

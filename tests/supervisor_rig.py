@@ -96,4 +96,10 @@ def finished(commands: list[ev.Command]) -> list[int]:
 
 
 def account(child: Child, receipt: int = 7, begun: int = 0b11, completed: int = 0b01) -> WorkerGone:
-    return WorkerGone(child.number, child.incarnation, "killed by signal 9 (SIGKILL)", [[receipt, begun, completed]], "handler")
+    return WorkerGone(
+        child.number,
+        child.incarnation,
+        "killed by signal 9 (SIGKILL)",
+        [[receipt, begun, completed]],
+        "handler",
+    )

@@ -195,10 +195,17 @@ class Maintenance:
         was, self.leads = self.leads, leads
         if was == leads:
             return []
-        return [Say("info", "leads the housekeeping of this database" if leads else "no longer leads the housekeeping")]
+        return [
+            Say(
+                "info",
+                "leads the housekeeping of this database" if leads else "no longer leads the housekeeping",
+            )
+        ]
 
     def _rescued(self, branch: Branch, rows: list[Any], now_s: float) -> list[Command]:
         attempts = sum(row.attempts for row in rows)
         self.rescued += attempts
         branch.done(now_s, useful=attempts >= RESCUE_LIMIT)
-        return [Say("warning", f"rescued {row.attempts} attempts of runtime {row.runtime_id}") for row in rows]
+        return [
+            Say("warning", f"rescued {row.attempts} attempts of runtime {row.runtime_id}") for row in rows
+        ]

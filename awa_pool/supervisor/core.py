@@ -40,6 +40,7 @@ SILENCE_S = 5.0
 OWN_PAUSE_S = 2.0
 REMEMBER_GONE_S = 60.0
 RETIRE_GRACE_S = 3600.0
+_MIB = 1 << 20
 _OUTER_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 
@@ -63,7 +64,9 @@ class Supervisor:
 
     def __init__(self, rules: Rules, token: str) -> None:
         self.rules = rules
-        self.places = [Place(role, 0) for role in ACTORS] + [Place(WORKER, n + 1) for n in range(rules.workers)]
+        self.places = [Place(role, 0) for role in ACTORS] + [
+            Place(WORKER, n + 1) for n in range(rules.workers)
+        ]
         self.stopping: Stopping | None = None
         self.gave_up = ""
         self.restarts = dict.fromkeys((*ACTORS, WORKER), 0)
@@ -76,6 +79,7 @@ class Supervisor:
         self._results_held = 0  # as the finalizer last said
         self.was_ready = False  # some worker has been ready once
         self._gone: deque[tuple[float, WorkerGone]] = deque()
+        self._cap_warned = False
         self._last_s: float | None = None
 
     # --- questions --------------------------------------------------------------------------------------------
@@ -100,7 +104,9 @@ class Supervisor:
     def next_due_s(self, now_s: float) -> float:
         """Return how long nothing needs a `Tick`."""
         due = [now_s + 1.0]
-        due += [place.start_at_s for place in self.places if place.child is None and place.start_at_s is not None]
+        due += [
+            place.start_at_s for place in self.places if place.child is None and place.start_at_s is not None
+        ]
         due += [child.leave_by_s for child in self.children() if child.leave_by_s is not None]
         return max(0.0, min(due) - now_s)
 
@@ -216,7 +222,10 @@ class Supervisor:
                 child.drained = True
             case Idle(later=later) if self.stopping is None:
                 wait = f"; {later} wait for their time" if later else ""
-                return [Log("info", f"drained: nothing is available or running{wait}"), *self.stop("drained", now_s)]
+                return [
+                    Log("info", f"drained: nothing is available or running{wait}"),
+                    *self.stop("drained", now_s),
+                ]
             case Stats(figures=figures):
                 if child.role == FINALIZER:
                     self._results_held = int(figures.get("held_jobs") or 0)
@@ -241,8 +250,12 @@ class Supervisor:
 
     def _introduce(self, child: Child) -> list[Command]:
         """Tell everybody who speaks to that actor that it is a new one; give a dispatcher the recent deaths."""
-        ready = [other for other in self.children() if other.life is not Life.UNINSTRUCTED and other is not child]
-        listeners = {DISPATCHER: (WORKER, FINALIZER), FINALIZER: (WORKER, DISPATCHER), MAINTENANCE: ()}[child.role]
+        ready = [
+            other for other in self.children() if other.life is not Life.UNINSTRUCTED and other is not child
+        ]
+        listeners = {DISPATCHER: (WORKER, FINALIZER), FINALIZER: (WORKER, DISPATCHER), MAINTENANCE: ()}[
+            child.role
+        ]
         out: list[Command] = [
             Tell(other.incarnation, ActorReplaced(child.role)) for other in ready if other.role in listeners
         ]
@@ -269,7 +282,9 @@ class Supervisor:
                 place.start_at_s = None if child.cut else now_s
                 held = self._results_held or (not child.drained and child.life is Life.STOPPING)
                 if held and not child.cut and not self.stopping.needs_finalizer:
-                    out.append(Log("warning", f"{self._results_held} results were not stored: those jobs run again"))
+                    out.append(
+                        Log("warning", f"{self._results_held} results were not stored: those jobs run again")
+                    )
                     self.stopping.lost_results()
             return out
         return out + self._replace(place, child, event, now_s)
@@ -321,7 +336,10 @@ class Supervisor:
         if self.stopping is not None:
             return []
         out: list[Command] = [
-            Log("error", "this runtime was taken for dead and rescued: its jobs are stopped, it goes on under a new id"),
+            Log(
+                "error",
+                "this runtime was taken for dead and rescued: its jobs are stopped, it goes on under a new id",
+            ),
             TakeNewRuntime(),
         ]
         self._gone.clear()
@@ -342,14 +360,24 @@ class Supervisor:
         if child.life is not Life.READY or child.retiring:
             return []
         worn = bool(jobs) and event.jobs_done >= jobs
-        # At least one job: a cap below what a fresh worker needs must not keep the pool from working.
-        large = rss is not None and event.rss_bytes > rss and event.jobs_done > 0
+        large = rss is not None and event.rss_bytes > rss
+        if large and not event.jobs_done:
+            # A cap below what a fresh worker needs must not keep the pool from working: each does at least one job.
+            return self._warn_of_cap(event.rss_bytes)
         if not worn and not large:
             return []
         child.retiring = True
         place.older.append(child)
         why = f"{event.jobs_done} jobs" if worn else f"{event.rss_bytes >> 20} MiB"
         return [Log("info", f"{child.name} is replaced after {why}"), *self._start(place, now_s)]
+
+    def _warn_of_cap(self, rss_bytes: int) -> list[Command]:
+        if self._cap_warned:
+            return []
+        self._cap_warned = True
+        cap, size = (self.rules.max_rss_bytes or 0) / _MIB, rss_bytes / _MIB
+        fresh = f"the {size:.1f} MiB of a worker that has run nothing"
+        return [Log("warning", f"--max-rss {cap:.1f} MiB is below {fresh}: each is replaced after a job")]
 
     def _retire_older(self, place: Place, now_s: float) -> list[Command]:
         out: list[Command] = []

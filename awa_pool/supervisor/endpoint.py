@@ -20,7 +20,11 @@ class Endpoint:
     """Serves until closed. `metrics` renders the exposition format, `seen` returns what the loop saw last."""
 
     def __init__(
-        self, host: str, port: int, metrics: Callable[[], tuple[bytes, str]], seen: Callable[[], PartsSeen | None]
+        self,
+        host: str,
+        port: int,
+        metrics: Callable[[], tuple[bytes, str]],
+        seen: Callable[[], PartsSeen | None],
     ) -> None:
         """Bind. Errors: ConfigError naming address and port."""
         self.asked_at_s: float | None = None

@@ -94,7 +94,15 @@ class Tick:
 
 
 Event = (
-    Began | FactsSettled | Refused | ChildSaid | ChildExited | WorkerMeasured | SignalCame | RuntimeLost | Tick
+    Began
+    | FactsSettled
+    | Refused
+    | ChildSaid
+    | ChildExited
+    | WorkerMeasured
+    | SignalCame
+    | RuntimeLost
+    | Tick
 )
 
 

@@ -47,7 +47,9 @@ def readiness(seen: PartsSeen | None, now_s: float) -> Verdict:
     parts = {
         "claiming": _actor("dispatcher", seen.dispatcher_silent_s, seen.claiming, "cannot claim"),
         "working": _workers(seen),
-        "finalising": _actor("finalizer", seen.finalizer_silent_s, seen.accepting, "is full: results cannot be stored"),
+        "finalising": _actor(
+            "finalizer", seen.finalizer_silent_s, seen.accepting, "is full: results cannot be stored"
+        ),
         "database": _database(seen),
     }
     if age_s > SILENT_S:

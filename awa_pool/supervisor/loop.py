@@ -85,7 +85,9 @@ class PoolRun:
                     self._happened(*key.data)
         self._show(force=True)
         if not self.heart.say_goodbye(5.0):
-            _log.warning("could not say good-bye to the database: the jobs left are rescued when the heartbeat is stale")
+            _log.warning(
+                "could not say good-bye to the database: the jobs left are rescued when the heartbeat is stale"
+            )
         return self._status
 
     # --- waiting ------------------------------------------------------------------------------------------------
@@ -118,7 +120,11 @@ class PoolRun:
         now_s = self._clock()
         if self._observer is not None and (force or now_s >= self._show_due_s):
             self._show_due_s = now_s + SHOW_EVERY_S
-            self._observer.show(self.painter.paint(now_s))
+            try:
+                self._observer.show(self.painter.paint(now_s))
+            except Exception:  # noqa: BLE001 (whatever a view raises, jobs go on)
+                _log.exception("the live picture failed; the pool goes on without it")
+                self._observer = None
 
     def _sample(self) -> None:
         self._fleet.sample()
@@ -178,7 +184,10 @@ class PoolRun:
         child = self._core.child(handle.incarnation)
         killed_for = child.killed_for if child is not None else ""
         cause, signal, status = describe_death(
-            death.exit_code, peak_bytes=handle.peak_bytes, killed_for=killed_for, memory_kills=death.memory_kills
+            death.exit_code,
+            peak_bytes=handle.peak_bytes,
+            killed_for=killed_for,
+            memory_kills=death.memory_kills,
         )
         if handle.role != WORKER:
             return ev.ChildExited(handle.incarnation, cause, signal, status)

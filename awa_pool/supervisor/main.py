@@ -74,7 +74,12 @@ def run_client(client: Any, **options: Any) -> int:
 
 
 def _run(
-    config: PoolConfig, app: App, fleet: Fleet, run_dir: RunDir, signals: SignalPipe, observer: Observer | None
+    config: PoolConfig,
+    app: App,
+    fleet: Fleet,
+    run_dir: RunDir,
+    signals: SignalPipe,
+    observer: Observer | None,
 ) -> int:
     rules = Rules(
         workers=config.workers,
@@ -84,7 +89,9 @@ def _run(
         max_rss_bytes=config.max_rss_bytes,
     )
     core = Supervisor(rules, os.urandom(3).hex() + ".")
-    pool = PoolRun(config, app, core, fleet, run_dir, signals, lambda runtime: _heart(config, app, runtime), observer)
+    pool = PoolRun(
+        config, app, core, fleet, run_dir, signals, lambda runtime: _heart(config, app, runtime), observer
+    )
     endpoint = _endpoint(config, pool)
     _name_this_process(app)
     _log.info("starting %d workers for %s", config.workers, app.title)

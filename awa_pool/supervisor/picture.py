@@ -103,7 +103,9 @@ class Painter:
         handle = self._fleet.handle(child.incarnation) if child is not None else None
         if child is None or handle is None:
             return WorkerView(number=place.number, incarnation="", pid=0, state="empty")
-        reader = self._reader(handle)  # not the whole page: its journal is long, and this is read twice a second
+        reader = self._reader(
+            handle
+        )  # not the whole page: its journal is long, and this is read twice a second
         found = [each for lane in LANES for each in reader.running(lane)] if reader is not None else []
         running = sorted(found, key=lambda each: each.started_s)
         state = child.life.value

@@ -111,7 +111,8 @@ def group_has_members(group: int) -> bool:
         return False
     with contextlib.suppress(OSError):
         return any(
-            name.isdigit() and (fields := _stat(int(name))) and fields[2] == str(group) for name in os.listdir("/proc")
+            name.isdigit() and (fields := _stat(int(name))) and fields[2] == str(group)
+            for name in os.listdir("/proc")
         )
     return False
 

@@ -43,7 +43,10 @@ class RunDir:
     def remove_page(self, number: int, incarnation: str) -> None:
         """Delete the page of a dead worker: thousands may come and go in one run."""
         page = Path(self.page_path(number, incarnation))
-        for path in (page, *self.path.glob(f"{page.name}.*")):  # a worker killed while making it leaves a draft
+        for path in (
+            page,
+            *self.path.glob(f"{page.name}.*"),
+        ):  # a worker killed while making it leaves a draft
             path.unlink(missing_ok=True)
 
     def remove(self) -> None:

@@ -113,7 +113,9 @@ class Stopping:
                         child.leave_by_s = now_s + CLOSE_S
         elif now_s >= self._cut_at_s and not self._cut:
             self._cut = True
-            out.append(Log("warning", f"{len(workers)} workers were still busy: their jobs are cut and given back"))
+            out.append(
+                Log("warning", f"{len(workers)} workers were still busy: their jobs are cut and given back")
+            )
             for child in workers:
                 child.leave_by_s, child.cut = now_s + CUT_GRACE_S, True
                 out.append(Tell(child.incarnation, StopNow("the time to drain is over")))

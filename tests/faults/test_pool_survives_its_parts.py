@@ -62,7 +62,9 @@ def test_a_draining_pool_does_all_there_is_and_ends(tmp_path: Path, dsn: str, cl
         assert "drained: nothing is available or running" in running.log
 
 
-@pytest.mark.parametrize(("how", "named"), [("kill", "signal 9 (SIGKILL)"), ("segfault", "signal 11 (SIGSEGV)")])
+@pytest.mark.parametrize(
+    ("how", "named"), [("kill", "signal 9 (SIGKILL)"), ("segfault", "signal 11 (SIGSEGV)")]
+)
 def test_a_worker_that_dies_in_a_job_costs_that_job_one_attempt_naming_the_signal(
     tmp_path: Path, dsn: str, client: Client, how: str, named: str
 ) -> None:
@@ -79,7 +81,9 @@ def test_a_worker_that_dies_in_a_job_costs_that_job_one_attempt_naming_the_signa
 
 
 @pytest.mark.parametrize("role", ["dispatcher", "finalizer", "maintenance"])
-def test_an_actor_killed_under_load_loses_nothing(tmp_path: Path, dsn: str, client: Client, role: str) -> None:
+def test_an_actor_killed_under_load_loses_nothing(
+    tmp_path: Path, dsn: str, client: Client, role: str
+) -> None:
     jobs = 1500
     insert(client, *[supervised.Act("spin", 0.001) for _ in range(jobs)])
     with pool(tmp_path, dsn) as running:
@@ -92,7 +96,9 @@ def test_an_actor_killed_under_load_loses_nothing(tmp_path: Path, dsn: str, clie
         assert states(client)["failed"] == 0
 
 
-def test_a_stop_signal_lets_running_jobs_end_and_gives_back_the_rest(tmp_path: Path, dsn: str, client: Client) -> None:
+def test_a_stop_signal_lets_running_jobs_end_and_gives_back_the_rest(
+    tmp_path: Path, dsn: str, client: Client
+) -> None:
     begun = tmp_path / "begun"
     insert(client, *[supervised.Act("sleep", 1.0, str(begun)) for _ in range(100)])
     with pool(tmp_path, dsn) as running:
@@ -168,7 +174,9 @@ def test_a_worn_worker_is_replaced_without_losing_a_job(tmp_path: Path, dsn: str
         assert all(row.attempt == 1 for row in client.list_jobs(state="completed", limit=500))
 
 
-def test_counters_agree_with_the_database_across_a_killed_finalizer(tmp_path: Path, dsn: str, client: Client) -> None:
+def test_counters_agree_with_the_database_across_a_killed_finalizer(
+    tmp_path: Path, dsn: str, client: Client
+) -> None:
     with pool(tmp_path, dsn, metrics_port=0) as running:
         running.ready()
         insert(client, *[supervised.Act() for _ in range(200)])
@@ -228,7 +236,9 @@ def test_a_runtime_that_was_rescued_stops_its_handlers_and_goes_on_under_a_new_i
         wait_until("the job runs", begun.exists)
         first = int(begun.read_text().split()[2])
         with psycopg.connect(dsn, autocommit=True) as conn:
-            conn.execute("update awa_pool.runtimes set state = 'gone', heartbeat_at = now() - interval '1 hour'")
+            conn.execute(
+                "update awa_pool.runtimes set state = 'gone', heartbeat_at = now() - interval '1 hour'"
+            )
         running.logged("taken for dead and rescued")
         wait_until("the handler has ended", lambda: not alive(first))
         wait_until("the job is tried again", lambda: starts(begun).get(job) == 2)
@@ -237,7 +247,9 @@ def test_a_runtime_that_was_rescued_stops_its_handlers_and_goes_on_under_a_new_i
         assert dict(rows) == {"alive": 1, "gone": 1} or dict(rows) == {"alive": 1}
 
 
-def test_jobs_that_wait_for_their_time_do_not_keep_a_draining_pool(tmp_path: Path, dsn: str, client: Client) -> None:
+def test_jobs_that_wait_for_their_time_do_not_keep_a_draining_pool(
+    tmp_path: Path, dsn: str, client: Client
+) -> None:
     later = datetime.now(UTC) + timedelta(hours=1)
     client.insert(supervised.Act(), kind="act", run_at=later)
     with pool(tmp_path, dsn, drain=True) as running:

@@ -66,7 +66,9 @@ def test_connections_stay_within_the_budget_whatever_the_number_of_workers(tmp_p
         running.ready(12)
         with Client(dsn) as client:
             put(client, *[supervised.Act() for _ in range(2000)])
-            wait_until("they are completed", lambda: sum(row.completed for row in client.queue_stats()) == 2000)
+            wait_until(
+                "they are completed", lambda: sum(row.completed for row in client.queue_stats()) == 2000
+            )
         with psycopg.connect(dsn) as conn:
             rows = conn.execute(
                 "select application_name, state from pg_stat_activity "

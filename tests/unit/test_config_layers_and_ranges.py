@@ -24,7 +24,8 @@ def write_pyproject(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("250ms", 0.25), ("25s", 25.0), ("24h", 86_400.0), ("1h30m", 5400.0), ("0", 0.0), ("7d", 604_800.0)]
+    ("text", "seconds"),
+    [("250ms", 0.25), ("25s", 25.0), ("24h", 86_400.0), ("1h30m", 5400.0), ("0", 0.0), ("7d", 604_800.0)],
 )
 def test_a_duration_is_read_with_its_unit(text: str, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds)
@@ -36,7 +37,9 @@ def test_a_duration_without_a_known_unit_is_refused_with_an_example(text: str) -
         parse_duration(text)
 
 
-@pytest.mark.parametrize(("text", "size"), [("512MiB", 512 << 20), ("2GB", 2 * 10**9), ("64kib", 65_536), ("1.5GiB", 3 << 29)])
+@pytest.mark.parametrize(
+    ("text", "size"), [("512MiB", 512 << 20), ("2GB", 2 * 10**9), ("64kib", 65_536), ("1.5GiB", 3 << 29)]
+)
 def test_a_size_is_read_with_its_unit(text: str, size: int) -> None:
     assert parse_size(text) == size
 
@@ -59,7 +62,12 @@ def test_the_command_line_beats_the_environment_and_that_beats_the_file(tmp_path
         environ={"AWA_POOL_WORKERS": "5", "AWA_POOL_CONCURRENCY": "8", "AWA_POOL_LISTEN": "no"},
         start=tmp_path,
     )
-    assert (config.workers, config.concurrency, config.log_level, config.drain_timeout_s) == (9, 8, "debug", 5.0)
+    assert (config.workers, config.concurrency, config.log_level, config.drain_timeout_s) == (
+        9,
+        8,
+        "debug",
+        5.0,
+    )
     assert config.listen is False
     assert sources["workers"] == "--workers"
     assert sources["concurrency"] == "AWA_POOL_CONCURRENCY"
@@ -100,7 +108,11 @@ def test_a_refusal_names_the_place_and_what_to_write(
 
 
 def test_variables_of_others_behind_our_prefix_are_left_alone(tmp_path: Path) -> None:
-    others = {"AWA_POOL_SERVICE_HOST": "10.0.0.1", "AWA_POOL_PORT": "tcp://10.0.0.1:1", "AWA_POOL_TEST_PG": "15"}
+    others = {
+        "AWA_POOL_SERVICE_HOST": "10.0.0.1",
+        "AWA_POOL_PORT": "tcp://10.0.0.1:1",
+        "AWA_POOL_TEST_PG": "15",
+    }
     assert load({}, environ=others, start=tmp_path)[0].workers == (os.cpu_count() or 1)
 
 

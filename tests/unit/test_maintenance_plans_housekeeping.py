@@ -46,7 +46,9 @@ class Database:
         if ask.branch in self.fails:
             return self.core.failed(ask.branch, "out of room", self.now_s, passing=False)
         defaults: dict[str, Any] = {"lead": self.leads, "promote": Promoted(0, None), "rescue": []}
-        return self.core.answered(ask.branch, self.answers.get(ask.branch, defaults.get(ask.branch)), self.now_s)
+        return self.core.answered(
+            ask.branch, self.answers.get(ask.branch, defaults.get(ask.branch)), self.now_s
+        )
 
 
 def names(asks: list[Ask]) -> set[str]:

@@ -67,7 +67,9 @@ def test_failing_boots_are_tried_again_with_growing_pauses_until_the_pool_gives_
         last_s = rig.now_s
     assert pauses == sorted(pauses) and pauses[-1] > 4 * FIRST_DELAY_S
     out = rig.dies(rig.child("worker", 1), "exited with status 3")
-    assert any(isinstance(c, ev.Log) and "exited with status 3" in c.text and "in a row" in c.text for c in out)
+    assert any(
+        isinstance(c, ev.Log) and "exited with status 3" in c.text and "in a row" in c.text for c in out
+    )
     for role in ("dispatcher", "finalizer", "maintenance"):
         rig.drains(rig.child(role))
     assert finished(rig.commands) == [1]
@@ -241,7 +243,11 @@ def test_the_dispatcher_gives_jobs_back_only_after_their_workers_were_cut() -> N
     rig = Rig(workers=1, drain_timeout_s=5.0)
     rig.all_ready()
     out = rig.feed(ev.SignalCame(signal.SIGTERM, "SIGTERM"))
-    drains = {c.incarnation: c.message.drain_s for c in out if isinstance(c, ev.Tell) and isinstance(c.message, Stop)}
+    drains = {
+        c.incarnation: c.message.drain_s
+        for c in out
+        if isinstance(c, ev.Tell) and isinstance(c.message, Stop)
+    }
     assert drains[rig.child("dispatcher").incarnation] > drains[rig.child("worker", 1).incarnation] == 5.0
 
 
@@ -292,5 +298,8 @@ def test_a_memory_cap_below_a_fresh_worker_never_keeps_it_from_working() -> None
     rig = Rig(workers=1, max_rss_bytes=1 << 20)
     rig.all_ready()
     old = rig.child("worker", 1)
-    assert started(rig.feed(ev.WorkerMeasured(old.incarnation, 0, 50 << 20))) == []
+    for _ in range(3):
+        assert started(rig.feed(ev.WorkerMeasured(old.incarnation, 0, 50 << 20))) == []
+    warnings = [c.text for c in rig.commands if isinstance(c, ev.Log) and c.level == "warning"]
+    assert len(warnings) == 1 and "1.0 MiB" in warnings[0] and "50.0 MiB" in warnings[0]
     assert started(rig.feed(ev.WorkerMeasured(old.incarnation, 1, 50 << 20))) == [("worker", 1)]

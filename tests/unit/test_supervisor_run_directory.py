@@ -46,7 +46,9 @@ def test_a_path_too_long_for_a_socket_is_refused_with_path_length_and_limit(shor
     assert long in str(caught.value)
 
 
-def test_a_long_usual_place_is_passed_over_for_a_shorter_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_long_usual_place_is_passed_over_for_a_shorter_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / ("y" * 120)))
     run_dir = make_run_dir()
     assert "y" * 120 not in str(run_dir.path)
