@@ -344,6 +344,10 @@ class Finalizer:
                 part.result.left += len(items)
             for item in items:
                 item.result = part.result
+            if (
+                rows is not None and part.mask
+            ):  # not open any more: an earlier try had committed, or it is stale
+                self._closed[part.receipt_id] = self._closed.get(part.receipt_id, 0) | part.mask
             self._unit_left(part.result)
             self.roads.put([], items)
         if rows is None:
