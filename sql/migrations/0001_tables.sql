@@ -16,6 +16,12 @@ create sequence {schema}.cursor_seq;
 create sequence {schema}.window_id_seq;
 create sequence {schema}.current_slot minvalue 0 maxvalue 23 start 0;
 select setval('{schema_text}.current_slot', 0);
+-- What a row's slot defaults to; functions/slot_now.sql says why it is declared stable.
+create function {schema}.slot_now() returns smallint language plpgsql stable as $$
+begin
+    return pg_sequence_last_value('{schema_text}.current_slot'::regclass);
+end
+$$;
 
 -- The columns of a job's body, in the order every table and function uses.
 create type {schema}.body as (
@@ -47,11 +53,12 @@ create table {schema}.jobs_ready (
     unique_states smallint,
     progress json,
     txid xid8 not null default pg_current_xact_id(),
-    slot smallint not null default pg_sequence_last_value('{schema_text}.current_slot'::regclass)::smallint
+    slot smallint not null default {schema}.slot_now()
 ) partition by list (slot);
 -- Uncompressed out of line: pg_column_size is then the size a claim will hand out, known without reading it.
 alter table {schema}.jobs_ready alter column args set storage external;
-create index jobs_ready_lane on {schema}.jobs_ready (queue, priority, txid, job_id);
+-- Keys never repeat: looking for duplicates before each page split would find none.
+create index jobs_ready_lane on {schema}.jobs_ready (queue, priority, txid, job_id) with (deduplicate_items = off);
 create index jobs_ready_id on {schema}.jobs_ready
     using brin (job_id int8_minmax_multi_ops) with (pages_per_range = 16);
 
