@@ -320,8 +320,7 @@ class AsyncClient(Declarations):
 
     @contextlib.asynccontextmanager
     async def _store(self, conn: AsyncConn | None) -> AsyncIterator[AsyncStore]:
-        from .store.asynchronous import AsyncStore, connect_async
-        from .store.pool import AsyncPool
+        from .store.asynchronous import AsyncPool, AsyncStore, connect_async
 
         if conn is not None:
             yield AsyncStore(_checked_conn(conn, asynchronous=True), self.schema)
