@@ -140,6 +140,7 @@ class AttemptsEnded(Message):
     nonce: int
     completed: list[Any]  # [[kind, mask], …]: ended with nothing to record
     others: list[Any]  # [[index, job_id, run_lease, kind, outcome, delay_s | None, error | None], …]
+    more: bool = False  # the lane has more in hand: its next results may be waited for
 
 
 # --- finalizer → worker ------------------------------------------------------------------------------------
@@ -167,7 +168,9 @@ class EndAttempts(Message):
     """End attempts that no worker will report: given back, or lost with their process."""
 
     seq: int
-    items: list[Any]  # [[slot, receipt_id, nonce, index, job_id, run_lease, outcome, delay_s | None, error | None], …]
+    items: list[
+        Any
+    ]  # [[slot, receipt_id, nonce, index, job_id, run_lease, outcome, delay_s | None, error | None], …]
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,14 +31,18 @@ LANES = ("sync", "async")
 DEFAULT_JOURNAL = 1024
 
 _MAGIC = 0x6177_615F_7067_0001
-_HEADER = struct.Struct("=8q")  # magic, pid, kinds offset, kinds bytes, journal rows, sync places, async places, size
+_HEADER = struct.Struct(
+    "=8q"
+)  # magic, pid, kinds offset, kinds bytes, journal rows, sync places, async places, size
 _LANE_WORDS = 8  # jobs done, highest journal row ever used + 1, and room
 _ROW_WORDS = 7  # version, slot, receipt_id, nonce, started, completed, version
 _ROW = struct.Struct("=7q")
 _STARTED = 4
 _COMPLETED = 5
 _PLACE_WORDS = 10
-PLACE = struct.Struct("=8qdq")  # version, receipt_id, nonce, index, job_id, run_lease, kind, phase, started_s, version
+PLACE = struct.Struct(
+    "=8qdq"
+)  # version, receipt_id, nonce, index, job_id, run_lease, kind, phase, started_s, version
 _PHASE = 7
 _TRIES = 100
 
@@ -186,7 +190,9 @@ class Page:
         _, _, _, _, rows, sync_places, async_places, _ = _HEADER.unpack_from(buffer)
         first = _HEADER.size // 8
         self.sync = LanePage(buffer, self._words, first, rows, sync_places)
-        self.async_ = LanePage(buffer, self._words, first + _lane_words(rows, sync_places), rows, async_places)
+        self.async_ = LanePage(
+            buffer, self._words, first + _lane_words(rows, sync_places), rows, async_places
+        )
 
     @classmethod
     def create(

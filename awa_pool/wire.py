@@ -132,7 +132,9 @@ class _Wire:
 
     def _drop(self, peer: bytes, error: Exception) -> None:
         self.malformed += 1
-        _log.warning("dropped a malformed message from %r on %s: %s", peer, os.path.basename(self.path), error)
+        _log.warning(
+            "dropped a malformed message from %r on %s: %s", peer, os.path.basename(self.path), error
+        )
 
 
 class Router(_Wire):

@@ -16,6 +16,9 @@ from .desk import Desk
 from .events import Claim, Claimed, ReadWorkLeft, StoreSaysNo, ToSupervisor, WorkLeftRead
 from .pacing import MAX_CLAIM, Poll
 
+FIRST_CLAIM = 64
+"""Jobs of the first claim after a queue gave less than was asked; each full one doubles it. What the last jobs of a queue
+were like says little of the next: a claim sized by no-op jobs would hoard 5 ms ones for seconds."""
 EATING_S = 0.1
 """A busy lane that was not heard of for so long has a long job: nothing is claimed ahead for it."""
 
@@ -34,6 +37,7 @@ class Claiming:
         self._looked_again = False
         self._request = 0
         self._last_full = False
+        self._most = FIRST_CLAIM
         self._gated = False
         self.accepting = True
         self.stopped = False
@@ -110,7 +114,7 @@ class Claiming:
             if limit > 0:
                 names.append(name)
                 limits.append(limit)
-        wanted = min(max(limits, default=0), MAX_CLAIM) - stocked
+        wanted = min(max(limits, default=0), max(self._most, idle)) - stocked
         total = min(wanted, room)
         if total < 1 or (total * 2 < wanted and idle <= stocked):
             return (
@@ -139,6 +143,7 @@ class Claiming:
         self.jobs += got
         desk.pacing.claimed(event.took_s)
         self._last_full = asked is not None and got >= asked.total
+        self._most = min(self._most * 2, MAX_CLAIM) if self._last_full else FIRST_CLAIM
         if not self._looked_again:
             self._nothing.difference_update(asked.queues if asked is not None else ())
             self._nothing.update(event.notes)

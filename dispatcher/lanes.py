@@ -11,9 +11,12 @@ from .books import INDEXES, Receipt, bits, lowest
 from .pacing import CHUNK_S, FLOOR_S, Pacing
 
 PREFETCH_S = 0.03
-"""A second chunk is put behind no more than this much work."""
-BUFFER_S = 0.015
-"""Short chunks: more than two may be on the way while they are less work than this."""
+"""A second job is put behind one that needs no more than this."""
+REFILL_S = 0.075
+"""Short jobs: a lane is handed more when no more than this much work is left before it …"""
+BUFFER_S = 0.15
+"""… and then, in one message, what fills it up to this. At 5 ms a job, handing over one at a time cost more CPU than
+claiming and finishing it. Nothing waits behind a buffer: what turns out to be long has the rest recalled."""
 MAX_CHUNKS = 8
 CAUTION = 0.6
 """Share of the expected time (by the 95th percentile) that a lane's chunks are counted on to last."""
@@ -69,7 +72,7 @@ class Lane:
             return chunk
         if self.recall_s is not None or len(self.pieces) >= MAX_CHUNKS:
             return 0
-        return chunk if self.expected_s <= (PREFETCH_S if len(self.pieces) < 2 else BUFFER_S) else 0
+        return chunk if self.expected_s <= (PREFETCH_S if self.jobs == 1 else REFILL_S) else 0
 
     def busy_until_s(self) -> float:
         """Until when it will not run dry, cautiously."""

@@ -2,7 +2,7 @@
 
 A lane that says nothing for 20 ms while it has more than it can run at once is asked to give back what it has not
 started, if a lane beside it is idle and nothing is in stock, or, for the sake of other hosts, after a second in any
-case. A handler that holds its interpreter cannot answer: if 20 ms later the page still shows a long-running attempt,
+case. A handler that holds its interpreter cannot answer: if 50 ms later the page still shows a long-running attempt,
 the recall counts as granted for what the page shows unstarted; those attempts are closed and come again through the database.
 """
 
@@ -19,6 +19,9 @@ from .lanes import Lane
 
 QUIET_S = 0.02
 """A lane that has not been heard of for so long is behind a long job."""
+GRANT_S = 0.05
+"""An unanswered recall is looked into after this. The message has to be in the worker's inbox by then, also on a machine
+so busy that its socket thread waits for a core, or a job given back here could start there all the same."""
 ALWAYS_S = 1.0
 """After this, waiting jobs are recalled although nobody is idle here: another host may be."""
 STALE_STOCK_S = 1.0
@@ -41,7 +44,7 @@ class Recalls:
             if self._waiting(lane):
                 if lane.recall_s is not None:
                     due.append(
-                        self._look_s[lane.peer][0] if lane.peer in self._look_s else lane.recall_s + QUIET_S
+                        self._look_s[lane.peer][0] if lane.peer in self._look_s else lane.recall_s + GRANT_S
                     )
                 else:
                     due.append(lane.heard_s + (QUIET_S if self._somebody_idle(lane) else ALWAYS_S))
@@ -59,9 +62,9 @@ class Recalls:
             if lane.recall_s is None:
                 if now_s >= lane.heard_s + (QUIET_S if self._somebody_idle(lane) else ALWAYS_S):
                     desk.recall(lane)
-                    self._look_s[lane.peer] = (now_s + QUIET_S, QUIET_S)
+                    self._look_s[lane.peer] = (now_s + GRANT_S, QUIET_S)
                 continue
-            look_s, pause_s = self._look_s.get(lane.peer, (lane.recall_s + QUIET_S, QUIET_S))
+            look_s, pause_s = self._look_s.get(lane.peer, (lane.recall_s + GRANT_S, QUIET_S))
             if now_s >= look_s:
                 self._look_s[lane.peer] = (now_s + pause_s, min(pause_s * 1.5, 0.5))
                 desk.out.append(ReadPage(lane.peer, lane.worker, lane.incarnation))

@@ -55,7 +55,13 @@ from .roads import Roads
 
 IDLE_GAP_S = 0.03
 """A result that comes after so long a silence is flushed at once: nothing to wait for."""
-LINGER_S = 0.025
+LINGER_S = 0.1
+"""A flush costs about 1.1 ms of CPU, PostgreSQL included, whatever it holds. Measured with 5 ms jobs on two workers: CPU
+outside handlers 321 µs a job lingering 25 ms, 250 µs lingering 50 ms."""
+PROMPT_S = 0.005
+"""Lingering for a lane that has run dry: it sends nothing more, so little would be gathered."""
+LONGEST_NAP_S = 0.02
+"""So soon it is noticed that a lane has run dry."""
 FULL_JOBS = 512
 """Waiting jobs that end the lingering."""
 QUIET_S = 0.2
@@ -117,6 +123,7 @@ class Finalizer:
         due = [
             self.roads.due_s(linger_s, self._full_jobs()),
             *(self._peers[peer].due_s() for peer in self._to_ack),
+            *(self._peers[peer].quiet_until_s() for peer in self._to_ack),
         ]
         if self._leave_s is not None:
             due.append(min(self._leave_s, max(self._heard_s, self._now_s) + QUIET_S))
@@ -131,7 +138,8 @@ class Finalizer:
             return None
         due_s = self.roads.due_s(self._linger_s, self._full_jobs())
         unread_s = self._full_jobs() / 4 / max(self._jobs_per_s, 1.0)
-        return self._now_s + unread_s if due_s is None else min(due_s, self._now_s + unread_s)
+        nap_until_s = self._now_s + min(unread_s, LONGEST_NAP_S)
+        return nap_until_s if due_s is None else min(due_s, nap_until_s)
 
     def _note_rate(self) -> None:
         past_s = self._now_s - self._flushed_s
@@ -213,6 +221,7 @@ class Finalizer:
         if peer is None:
             self._forget_peers()
             peer = self._peers[name] = Peer(message.seq, self._now_s)
+        peer.dry = not message.more
         if not peer.take(message.seq, self._now_s):
             self._to_ack.add(name)
             return
@@ -233,6 +242,8 @@ class Finalizer:
         # The first after a silence goes at once; under load a call gathers, for it costs as much as many jobs.
         if self.roads.idle:
             self._linger_s = 0.0 if self._now_s - self._heard_s > IDLE_GAP_S else LINGER_S
+        if not message.more:
+            self._linger_s = min(self._linger_s, PROMPT_S)
         self.roads.put(parts, items)
 
     def _end_attempts(self, message: EndAttempts) -> None:
@@ -284,13 +295,17 @@ class Finalizer:
             peer = self._peers.get(result.peer)
             if peer is not None:
                 peer.committed(result.seq)
+                peer.unacked_jobs += result.jobs
                 self._to_ack.add(result.peer)
 
     def _acknowledge(self) -> None:
         for name in list(self._to_ack):
             peer = self._peers[name]
+            if self._now_s < peer.quiet_until_s() and self._leave_s is None:
+                continue
             seq = peer.ack(self._now_s)
             if seq is not None:
+                peer.acked_s, peer.unacked_jobs = self._now_s, 0
                 self._out.append(Send(name, ResultsCommitted(seq)))
             if seq is not None or peer.due_s() is None:
                 self._to_ack.discard(name)

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
+ACK_S = 0.2
+"""Workers are told so often what is committed, at once when they have nothing else in hand: each word wakes a socket
+thread beside a running handler, and nothing but the memory of results waits for it."""
+ACK_JOBS = 1000
 FIRST_CONTACT_S = 3.0
 """A peer whose first message is not its first result may have older ones on the way: it sends everything that is not
 acknowledged again after a second, and no cumulative number may cover what has not come by then."""
@@ -10,7 +16,9 @@ acknowledged again after a second, and no cumulative number may cover what has n
 class Peer:
     """The sequence numbers of one lane of one worker incarnation."""
 
-    __slots__ = ("_acked", "_done", "_held", "_lowest", "_settled_s", "heard_s")
+    __slots__ = (
+        "_acked", "_done", "_held", "_lowest", "_settled_s", "acked_s", "dry", "heard_s", "unacked_jobs",
+    )  # fmt: skip
 
     def __init__(self, seq: int, now_s: float) -> None:
         self._acked = seq - 1 if seq <= 1 else -1
@@ -19,6 +27,13 @@ class Peer:
         self._held: set[int] = set()
         self._done: set[int] = set()
         self.heard_s = now_s
+        self.acked_s = -math.inf
+        self.unacked_jobs = 0
+        self.dry = True
+
+    def quiet_until_s(self) -> float:
+        """Until when an acknowledgement may wait for others to join it."""
+        return -math.inf if self.dry or self.unacked_jobs >= ACK_JOBS else self.acked_s + ACK_S
 
     @property
     def idle(self) -> bool:

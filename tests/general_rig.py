@@ -66,7 +66,9 @@ class Queue:
     def enqueue_many(self, jobs: Any) -> list[int]:
         return self.one("select awa_pool.enqueue_many(%s::json)", json.dumps(jobs))
 
-    def claim(self, limit: int = 100, queue: str | None = None, runtime: uuid.UUID | None = None) -> list[Attempt]:
+    def claim(
+        self, limit: int = 100, queue: str | None = None, runtime: uuid.UUID | None = None
+    ) -> list[Attempt]:
         rows = self.rows(
             "select slot, receipt_id, nonce, bodies from awa_pool.claim(%s, %s, %s, 1 << 26, 63, %s, 1, false)"
             " where note = 'receipt'",
@@ -103,7 +105,9 @@ class Queue:
         return found["state"] if found else None
 
     def make_due(self) -> None:
-        self.rows("update awa_pool.jobs_deferred set run_at = now() - interval '1 s' where queue = %s", self.name)
+        self.rows(
+            "update awa_pool.jobs_deferred set run_at = now() - interval '1 s' where queue = %s", self.name
+        )
 
     def fill(self, count: int) -> list[int]:
         """Enqueue so many jobs by one call."""

@@ -60,7 +60,9 @@ def migrate(dsn: str, schema: str = "awa_pool", accept_system_id: bool = False) 
             return _migrate(conn, schema, accept_system_id)
     except psycopg.OperationalError as lost:
         text = scrub(str(lost).strip(), where.secrets)
-        raise StoreUnavailable(f"cannot migrate: {text}", sqlstate=lost.sqlstate) from None  # it may show the DSN
+        raise StoreUnavailable(
+            f"cannot migrate: {text}", sqlstate=lost.sqlstate
+        ) from None  # it may show the DSN
     except psycopg.Error as refused:
         raise StoreError(f"cannot migrate: {refused}", sqlstate=refused.sqlstate) from refused
 

@@ -309,6 +309,7 @@ class LaneCore:
             piece.nonce,
             [[kind, done] for kind, done in piece.done.items()],
             piece.others,
+            bool(piece.todo or self.pieces or len(self.active) > 1),
         )
         ran = AttemptsRan(
             piece.receipt_id, mask, [[kind, *figures] for kind, figures in piece.timings.items()]

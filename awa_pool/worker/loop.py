@@ -111,7 +111,9 @@ class WorkerLoop:
             if piece is None:
                 return False
         executor.run(piece, SLICE_S)
-        lane.step(Flush(piece), monotonic())
+        now_s = monotonic()
+        lane.pump(now_s)  # first, so that the results can say whether more is in hand
+        lane.step(Flush(piece), now_s)
         lane.publish()
         return True
 

@@ -13,7 +13,7 @@ from benchmarks.programs.conversation import burn
 from benchmarks.registry import Benchmark, Plan, Row, compare
 from benchmarks.server import database
 
-CASES = ((0.005, 700, "5 ms"), (0.001, 3000, "1 ms"))
+CASES = ((0.005, 1400, "5 ms"), (0.001, 6000, "1 ms"))
 CHUNK_SIZES = {0.005: (1, 4), 0.001: (1, 16)}
 
 

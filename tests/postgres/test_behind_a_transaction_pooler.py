@@ -43,7 +43,9 @@ def test_clients_work_through_a_pooler(pooled, dsn):
         asyncio.run(asynchronously())
         assert [q.queue for q in client.queue_stats()] == ["mail"]
     with psycopg.connect(dsn) as conn:
-        assert conn.execute("select count(*) from awa_pool.jobs_ready where queue = 'mail'").fetchone() == (6_041,)
+        assert conn.execute("select count(*) from awa_pool.jobs_ready where queue = 'mail'").fetchone() == (
+            6_041,
+        )
 
 
 def test_a_store_claims_and_finishes_through_a_pooler(pooled):

@@ -58,11 +58,15 @@ def queue(pg_server: Any, _template: str) -> Iterator[Queue]:
 
 
 def _count(q: Queue) -> int:
-    return q.one("select (select count(*) from awa_pool.jobs_ready) + (select count(*) from awa_pool.jobs_deferred)")
+    return q.one(
+        "select (select count(*) from awa_pool.jobs_ready) + (select count(*) from awa_pool.jobs_deferred)"
+    )
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=_name)
-def test_a_single_request_out_of_bounds_is_refused_naming_the_field(queue: Queue, case: tuple[str, Any]) -> None:
+def test_a_single_request_out_of_bounds_is_refused_naming_the_field(
+    queue: Queue, case: tuple[str, Any]
+) -> None:
     field, value = case
     before = _count(queue)
     with pytest.raises(psycopg.Error) as refused:
@@ -118,7 +122,9 @@ def test_a_bulk_document_that_is_no_array_is_refused(queue: Queue, document: str
 
 @pytest.mark.parametrize("case", ACCEPTED, ids=_name)
 @pytest.mark.parametrize("way", ["single", "bulk"])
-def test_a_request_at_its_bounds_comes_out_as_it_went_in(queue: Queue, case: tuple[str, Any], way: str) -> None:
+def test_a_request_at_its_bounds_comes_out_as_it_went_in(
+    queue: Queue, case: tuple[str, Any], way: str
+) -> None:
     field, value = case
     if way == "single":
         job_id = queue.enqueue(**{field: value})
@@ -145,12 +151,16 @@ def test_a_past_due_time_means_now_and_a_coming_one_is_scheduled(queue: Queue) -
 def test_a_hundred_thousand_jobs_go_in_by_one_call_with_ids_in_order(queue: Queue) -> None:
     ids = queue.enqueue_many([{"kind": "k", "args": {"n": n}, "queue": "bulk"} for n in range(100_000)])
     assert ids == list(range(ids[0], ids[0] + 100_000))
-    rows = queue.rows("select job_id, args ->> 'n' from awa_pool.jobs_ready where queue = 'bulk' order by job_id limit 3")
+    rows = queue.rows(
+        "select job_id, args ->> 'n' from awa_pool.jobs_ready where queue = 'bulk' order by job_id limit 3"
+    )
     assert rows == [(ids[n], str(n)) for n in range(3)]
 
 
 def test_a_bulk_with_due_times_keeps_the_order_of_its_ids(queue: Queue) -> None:
-    jobs = [{"kind": "k", "args": {}, **({"run_at": "2099-01-01T00:00:00Z"} if n % 3 else {})} for n in range(999)]
+    jobs = [
+        {"kind": "k", "args": {}, **({"run_at": "2099-01-01T00:00:00Z"} if n % 3 else {})} for n in range(999)
+    ]
     ids = queue.enqueue_many(jobs)
     assert ids == sorted(ids)
     assert [queue.state(i) for i in ids[:4]] == ["available", "scheduled", "scheduled", "available"]

@@ -98,7 +98,9 @@ def _drive(q: Queue, start: State | None, cause: Cause | Outcome) -> int:
     return job_id
 
 
-@pytest.mark.parametrize(("arrow", "end"), ARROWS.items(), ids=[f"{s}-{c}-{e}" for (s, c), e in ARROWS.items()])
+@pytest.mark.parametrize(
+    ("arrow", "end"), ARROWS.items(), ids=[f"{s}-{c}-{e}" for (s, c), e in ARROWS.items()]
+)
 def test_each_arrow_ends_in_its_state(
     queue: Queue, arrow: tuple[State | None, Cause | Outcome], end: State
 ) -> None:
@@ -164,7 +166,12 @@ def test_an_outcome_counts_the_attempt_by_its_rule_and_keeps_the_lease(
     job = queue.job(attempt.job_id)
     assert job is not None
     assert (job["attempt"], job["snoozes"], job["run_lease"]) == (used, snoozes, 1)
-    assert (job["tags"], job["metadata"], job["ordering_key"], job["args"]) == (["a", "b"], {"m": 1}, "o", {"x": 1e16})
+    assert (job["tags"], job["metadata"], job["ordering_key"], job["args"]) == (
+        ["a", "b"],
+        {"m": 1},
+        "o",
+        {"x": 1e16},
+    )
     assert [(e["error"], e["attempt"]) for e in job["errors"]] == [("why", 1)]
 
 

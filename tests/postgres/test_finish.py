@@ -104,7 +104,12 @@ def test_errors_are_bounded_in_number_and_size_and_lose_nuls(queue: Queue) -> No
     job_id = queue.enqueue(max_attempts=1000)
     for n in range(25):
         (attempt,) = queue.claim()
-        error = {"error": f"{n} " + "é\x00" * 5000, "type": "E" * 999, "traceback": "t" * 99_999, "more": "m" * 9999}
+        error = {
+            "error": f"{n} " + "é\x00" * 5000,
+            "type": "E" * 999,
+            "traceback": "t" * 99_999,
+            "more": "m" * 9999,
+        }
         queue.finish(attempt.ended("retry", delay_s=0, error=error))
         queue.promote()
     errors = (queue.job(job_id) or {})["errors"]
@@ -156,10 +161,14 @@ def test_state_moving_functions_run_under_read_committed_only(queue: Queue, leve
 def test_a_storm_of_failures_is_a_few_statements_not_one_a_job(queue: Queue) -> None:
     queue.fill(5000)
     attempts = queue.claim(5000)
-    before = queue.one("select sum(n_tup_upd) from pg_stat_xact_all_tables where relname like 'receipts%%'") or 0
+    before = (
+        queue.one("select sum(n_tup_upd) from pg_stat_xact_all_tables where relname like 'receipts%%'") or 0
+    )
     with queue.conn.transaction():
         answers = queue.finish(*(a.ended("retry", error={"error": "storm"}) for a in attempts))
-        updated = queue.one("select sum(n_tup_upd) from pg_stat_xact_all_tables where relname like 'receipts%%'")
+        updated = queue.one(
+            "select sum(n_tup_upd) from pg_stat_xact_all_tables where relname like 'receipts%%'"
+        )
     assert answers == [("done", "retryable")] * 5000
     assert updated - before == -(-5000 // 63)
     assert queue.one("select count(*) from awa_pool.jobs_deferred where queue = %s", queue.name) == 5000

@@ -105,7 +105,9 @@ def test_a_job_that_completes_while_it_is_being_cancelled_stays_completed(
 
 
 @pytest.mark.parametrize("moved", [False, True])
-def test_a_finish_beside_an_open_cancel_is_busy_and_then_stale(queue: Queue, other: Queue, moved: bool) -> None:
+def test_a_finish_beside_an_open_cancel_is_busy_and_then_stale(
+    queue: Queue, other: Queue, moved: bool
+) -> None:
     attempt = queue.claimed()
     if moved:
         queue.move(attempt)
@@ -149,7 +151,9 @@ def test_two_promotions_at_once_share_the_due_jobs(queue: Queue, other: Queue) -
 
 
 @pytest.mark.parametrize("moved", [False, True])
-def test_a_rescue_beside_an_open_completion_leaves_it_completed(queue: Queue, other: Queue, moved: bool) -> None:
+def test_a_rescue_beside_an_open_completion_leaves_it_completed(
+    queue: Queue, other: Queue, moved: bool
+) -> None:
     attempt = queue.claimed()
     if moved:
         queue.move(attempt)
@@ -163,7 +167,9 @@ def test_a_rescue_beside_an_open_completion_leaves_it_completed(queue: Queue, ot
 
 
 @pytest.mark.parametrize("moved", [False, True])
-def test_a_completion_beside_an_open_rescue_is_busy_and_then_stale(queue: Queue, other: Queue, moved: bool) -> None:
+def test_a_completion_beside_an_open_rescue_is_busy_and_then_stale(
+    queue: Queue, other: Queue, moved: bool
+) -> None:
     attempt = queue.claimed()
     if moved:
         queue.move(attempt)
@@ -176,7 +182,9 @@ def test_a_completion_beside_an_open_rescue_is_busy_and_then_stale(queue: Queue,
     assert queue.state(attempt.job_id) == "retryable"
 
 
-def test_a_heartbeat_that_comes_while_the_rescue_looks_wins_or_learns_that_it_lost(queue: Queue, other: Queue) -> None:
+def test_a_heartbeat_that_comes_while_the_rescue_looks_wins_or_learns_that_it_lost(
+    queue: Queue, other: Queue
+) -> None:
     attempt = queue.claimed()
     queue.rows("select awa_pool.register_runtime(%s, 'h', 1, '{}')", queue.runtime)
     queue.rows("update awa_pool.runtimes set heartbeat_at = now() - interval '1 h'")

@@ -22,7 +22,12 @@ def queue(dsn: str) -> Iterator[Queue]:
 def _one_of_each(q: Queue, name: str) -> dict[str, int]:
     """Put one job of each state into a queue; return id by state."""
     made: dict[str, int] = {}
-    for state, word in [("completed", "completed"), ("retryable", "retry"), ("failed", "fail"), ("running", None)]:
+    for state, word in [
+        ("completed", "completed"),
+        ("retryable", "retry"),
+        ("failed", "fail"),
+        ("running", None),
+    ]:
         q.enqueue(queue=name, kind=f"kind_{state}")
         (attempt,) = q.claim(queue=name)
         if word:
@@ -35,7 +40,9 @@ def _one_of_each(q: Queue, name: str) -> dict[str, int]:
     return made
 
 
-def _listed(q: Queue, state: Any = None, queue: Any = None, kind: Any = None, limit: int = 100, before: Any = None) -> list[int]:
+def _listed(
+    q: Queue, state: Any = None, queue: Any = None, kind: Any = None, limit: int = 100, before: Any = None
+) -> list[int]:
     return [
         row[0]
         for row in q.rows(
@@ -80,7 +87,9 @@ def test_moved_and_returned_jobs_are_listed_and_counted(queue: Queue) -> None:
 
 
 def test_pages_follow_each_other_without_gap_or_repeat(queue: Queue) -> None:
-    ids = queue.enqueue_many([{"kind": "k", "args": {}, "queue": f"q{n % 3}", "priority": 1 + n % 4} for n in range(700)])
+    ids = queue.enqueue_many(
+        [{"kind": "k", "args": {}, "queue": f"q{n % 3}", "priority": 1 + n % 4} for n in range(700)]
+    )
     for attempt in queue.claim(100, "q1"):
         queue.finish(attempt.ended(["completed", "retry", "fail", "return"][attempt.index % 4], delay_s=60))
     seen: list[int] = []
@@ -93,7 +102,10 @@ def test_a_paused_queue_and_the_age_of_its_oldest_job_are_told(queue: Queue) -> 
     queue.enqueue()
     queue.rows("select awa_pool.pause_queue('default')")
     queue.rows("select awa_pool.pause_queue('empty')")
-    rows = {r[0]: r[1:] for r in queue.rows("select queue, paused, oldest_available_s >= 0 from awa_pool.queue_stats()")}
+    rows = {
+        r[0]: r[1:]
+        for r in queue.rows("select queue, paused, oldest_available_s >= 0 from awa_pool.queue_stats()")
+    }
     assert rows == {"default": (True, True), "empty": (True, None)}
     assert queue.rows("select queue, paused, waiting from awa_pool.queues_view order by queue") == [
         ("default", True, False), ("empty", True, False),
@@ -101,7 +113,8 @@ def test_a_paused_queue_and_the_age_of_its_oldest_job_are_told(queue: Queue) -> 
 
 
 @pytest.mark.parametrize(
-    ("state", "limit", "field"), [("lost", 10, "state"), ("", 10, "state"), (None, 0, "limit"), (None, 1001, "limit")]
+    ("state", "limit", "field"),
+    [("lost", 10, "state"), ("", 10, "state"), (None, 0, "limit"), (None, 1001, "limit")],
 )
 def test_a_list_with_impossible_filters_is_refused(queue: Queue, state: Any, limit: int, field: str) -> None:
     with pytest.raises(psycopg.Error, match=field) as refused:

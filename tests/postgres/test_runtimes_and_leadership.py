@@ -21,7 +21,9 @@ def _register(q: Queue, runtime: uuid.UUID) -> None:
 
 
 def _age(q: Queue, runtime: uuid.UUID) -> None:
-    q.rows("update awa_pool.runtimes set heartbeat_at = now() - interval '1 h' where runtime_id = %s", runtime)
+    q.rows(
+        "update awa_pool.runtimes set heartbeat_at = now() - interval '1 h' where runtime_id = %s", runtime
+    )
 
 
 def _rescue(q: Queue, limit: int = 1000) -> list[tuple[uuid.UUID, int]]:
@@ -45,7 +47,9 @@ def test_a_runtime_is_alive_until_it_is_rescued_and_never_again(queue: Queue) ->
 
 def test_a_silent_runtimes_attempts_are_lost_and_a_living_ones_are_not(queue: Queue) -> None:
     silent, living = uuid.uuid4(), uuid.uuid4()
-    ids = queue.enqueue_many([{"kind": "k", "args": {}, "max_attempts": 1 if n == 0 else 5} for n in range(4)])
+    ids = queue.enqueue_many(
+        [{"kind": "k", "args": {}, "max_attempts": 1 if n == 0 else 5} for n in range(4)]
+    )
     lost = queue.claim(3, runtime=silent)
     (kept,) = queue.claim(1, runtime=living)
     queue.finish(lost[2].ended("completed"))
@@ -55,7 +59,9 @@ def test_a_silent_runtimes_attempts_are_lost_and_a_living_ones_are_not(queue: Qu
     assert _rescue(queue) == [(silent, 2)]
     assert [queue.state(i) for i in ids] == ["failed", "retryable", "completed", "running"]
     errors = (queue.job(ids[1]) or {})["errors"]
-    assert [(e["type"], e["attempt"], str(silent) in e["error"]) for e in errors] == [("RuntimeLost", 1, True)]
+    assert [(e["type"], e["attempt"], str(silent) in e["error"]) for e in errors] == [
+        ("RuntimeLost", 1, True)
+    ]
     assert queue.finish(kept.ended("completed"), lost[0].ended("completed")) == [
         ("done", "completed"), ("stale", None),
     ]  # fmt: skip

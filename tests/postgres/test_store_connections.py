@@ -229,7 +229,14 @@ def test_a_waiting_pool_hears_of_a_bulk_load_once(dsn, box):
         f"user awa password {SECRET}",
         f"password='{SECRET}",
     ],
-    ids=["url", "words", "bad port", "bad url port", "no form", "open quote"],  # the id becomes a process title
+    ids=[
+        "url",
+        "words",
+        "bad port",
+        "bad url port",
+        "no form",
+        "open quote",
+    ],  # the id becomes a process title
 )
 def test_no_error_log_or_title_shows_a_password(bad, caplog):
     caplog.set_level(logging.DEBUG)

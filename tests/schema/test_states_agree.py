@@ -48,7 +48,9 @@ def test_the_functions_say_the_states_that_a_job_can_reach_and_no_other(dsn: str
     said: set[str] = set()
     with psycopg.connect(dsn) as conn:
         for name in ("ring_jobs_0", "stored_jobs", "outcome_state", "enqueue", "cancel_stored", "retry"):
-            (body,) = conn.execute("select prosrc from pg_proc where proname = %s", [name]).fetchone() or ("",)
+            (body,) = conn.execute("select prosrc from pg_proc where proname = %s", [name]).fetchone() or (
+                "",
+            )
             said |= {w for w in re.findall(r"'(\w+)'", body) if w in set(State)}
         held = conn.execute(
             "select pg_get_constraintdef(oid) from pg_constraint where contype = 'c' and conrelid in"
@@ -60,10 +62,21 @@ def test_the_functions_say_the_states_that_a_job_can_reach_and_no_other(dsn: str
 
 def test_finish_takes_every_outcome_word_and_no_other(dsn: str) -> None:
     items = [
-        {"slot": 0, "receipt_id": 1, "nonce": 1, "index": 0, "job_id": 1, "run_lease": 1, "outcome": word, "delay_s": 1}
+        {
+            "slot": 0,
+            "receipt_id": 1,
+            "nonce": 1,
+            "index": 0,
+            "job_id": 1,
+            "run_lease": 1,
+            "outcome": word,
+            "delay_s": 1,
+        }
         for word in (*(o.value for o in Outcome), "finished", "")
     ]
     with psycopg.connect(dsn, autocommit=True) as conn:
-        rows = conn.execute("select item, status from awa_pool.finish(%s::json)", [psycopg.types.json.Json(items)])
+        rows = conn.execute(
+            "select item, status from awa_pool.finish(%s::json)", [psycopg.types.json.Json(items)]
+        )
         status = dict(rows.fetchall())
     assert [status[i] for i in range(len(items))] == ["stale"] * len(Outcome) + ["invalid"] * 2
