@@ -123,7 +123,6 @@ class Finalizer:
         due = [
             self.roads.due_s(linger_s, self._full_jobs()),
             *(self._peers[peer].due_s() for peer in self._to_ack),
-            *(self._peers[peer].quiet_until_s() for peer in self._to_ack),
         ]
         if self._leave_s is not None:
             due.append(min(self._leave_s, max(self._heard_s, self._now_s) + QUIET_S))
@@ -307,7 +306,7 @@ class Finalizer:
             if seq is not None:
                 peer.acked_s, peer.unacked_jobs = self._now_s, 0
                 self._out.append(Send(name, ResultsCommitted(seq)))
-            if seq is not None or peer.due_s() is None:
+            if seq is not None or not peer.unsettled:
                 self._to_ack.discard(name)
         if self._closed:
             if self._dispatcher is not None:

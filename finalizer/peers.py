@@ -55,9 +55,15 @@ class Peer:
         if seq > self._acked:
             self._done.add(seq)
 
-    def due_s(self) -> float | None:
-        """When the first acknowledgement becomes possible, while it is not."""
-        return self._settled_s if self._acked < 0 and self._done else None
+    @property
+    def unsettled(self) -> bool:
+        """Something is committed, and it is too early for a first acknowledgement."""
+        return self._acked < 0 and bool(self._done)
+
+    def due_s(self) -> float:
+        """When the next acknowledgement is possible and need wait for no other."""
+        quiet_s = self.quiet_until_s()
+        return max(quiet_s, self._settled_s) if self.unsettled else quiet_s
 
     def ack(self, now_s: float) -> int | None:
         """The number up to which everything is committed; None while that is not known or nothing is."""

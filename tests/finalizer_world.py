@@ -132,12 +132,18 @@ class World:
         return self.workers.setdefault(peer, FakeWorker(peer))
 
     def end(
-        self, worker: FakeWorker, receipt_id: int, completed: int, others: list[list[Any]] | None = None
+        self,
+        worker: FakeWorker,
+        receipt_id: int,
+        completed: int,
+        others: list[list[Any]] | None = None,
+        *,
+        more: bool = False,
     ) -> None:
-        """A worker reports attempts of a receipt."""
+        """A worker reports attempts of a receipt; `more`: it has others in hand."""
         worker.seq += 1
         kinds = [["short", completed]] if completed else []
-        message = AttemptsEnded("i1", worker.seq, SLOT, receipt_id, -receipt_id, kinds, others or [])
+        message = AttemptsEnded("i1", worker.seq, SLOT, receipt_id, -receipt_id, kinds, others or [], more)
         worker.kept[worker.seq] = message
         self.step(Heard(worker.peer, message))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from finalizer_world import World
 
+from awa_pool.finalizer.core import LINGER_S, LONGEST_NAP_S, PROMPT_S
 from awa_pool.finalizer.events import Complete, Finish, Heard, Settings, SupervisorSaid, Trouble
-from awa_pool.finalizer.peers import FIRST_CONTACT_S, Peer
+from awa_pool.finalizer.peers import ACK_JOBS, ACK_S, FIRST_CONTACT_S, Peer
 from awa_pool.finalizer.retry import Again, Requeue, Split, finalize_with_retry
 from awa_pool.messages import AttemptsEnded, Drained, EndAttempts, Stop
 
@@ -21,13 +22,27 @@ def test_results_in_quick_succession_share_a_flush():
     world = World()
     worker = world.worker("w")
     for receipt_id in range(1, 11):
-        world.end(worker, receipt_id, 1)
+        world.end(worker, receipt_id, 1, more=True)
         world.now_s += 0.001
     world.answer()
     assert not world.calls
-    world.tick(0.03)
+    world.tick(LINGER_S)
     world.answer()
     assert world.sizes == [1, 9]
+
+
+def test_results_of_a_lane_that_has_run_dry_linger_briefly_and_take_the_others_along():
+    world = World()
+    busy, dry = world.worker("busy"), world.worker("dry")
+    world.end(busy, 9, 1, more=True)
+    world.answer()
+    world.end(busy, 1, 1, more=True)
+    world.tick(PROMPT_S * 2)
+    assert not world.calls
+    world.end(dry, 2, 1)
+    world.tick(PROMPT_S)
+    world.answer()
+    assert world.sizes == [1, 2]
 
 
 def test_many_waiting_jobs_are_not_kept_for_the_linger():
@@ -58,6 +73,43 @@ def test_nothing_is_acknowledged_before_it_is_written():
     assert worker.kept
     world.answer()
     assert not worker.kept
+
+
+def test_acknowledgements_of_a_busy_lane_are_gathered():
+    world = World()
+    worker = world.worker("w")
+    world.end(worker, 1, 1, more=True)
+    world.answer()
+    assert not worker.kept
+    acked_s = world.now_s
+    world.end(worker, 2, 1, more=True)
+    world.tick(LINGER_S)
+    world.answer()
+    assert world.outcomes[2, 0] == "completed" and worker.kept
+    due_s = world.core.next_tick_s()
+    assert due_s == acked_s + ACK_S > world.now_s
+    world.tick(due_s - world.now_s)
+    assert not worker.kept
+
+
+def test_a_lane_that_has_run_dry_is_told_at_once_what_is_committed():
+    world = World()
+    worker = world.worker("w")
+    world.end(worker, 1, 1, more=True)
+    world.answer()
+    world.end(worker, 2, 1, more=True)
+    world.end(worker, 3, 1)
+    world.tick(PROMPT_S)
+    world.answer()
+    assert not worker.kept
+
+
+def test_many_committed_jobs_are_acknowledged_without_waiting_for_others():
+    peer = Peer(1, 0.0)
+    peer.dry, peer.acked_s = False, 5.0
+    assert peer.quiet_until_s() == 5.0 + ACK_S
+    peer.unacked_jobs = ACK_JOBS
+    assert peer.quiet_until_s() < 5.0
 
 
 def test_a_repeat_of_a_committed_result_is_acknowledged_and_not_written_again():
@@ -95,6 +147,19 @@ def test_a_new_finalizer_waits_for_older_results_before_it_acknowledges_a_later_
     assert peer.ack(FIRST_CONTACT_S) == 54
     peer.committed(55)
     assert peer.ack(FIRST_CONTACT_S) == 57
+
+
+def test_a_new_finalizer_rests_until_it_may_acknowledge():
+    world = World()
+    worker = world.worker("w")
+    worker.seq = 56
+    world.end(worker, 1, 1)
+    world.answer()
+    assert worker.kept
+    due_s = world.core.next_tick_s()
+    assert due_s is not None and due_s == pytest.approx(world.now_s + FIRST_CONTACT_S)
+    world.tick(FIRST_CONTACT_S)
+    assert not worker.kept and world.core.next_tick_s() is None
 
 
 @pytest.mark.parametrize("trouble", [Trouble.CONFLICT, Trouble.AWAY])
@@ -218,7 +283,7 @@ def test_the_socket_may_wait_only_while_results_linger():
     assert world.core.deaf_until_s() is None
     world.end(worker, 1, 1)
     assert world.core.deaf_until_s() is None
-    world.end(worker, 2, 1)
+    world.end(worker, 2, 1, more=True)
     world.answer()
     until_s = world.core.deaf_until_s()
-    assert until_s is not None and world.now_s < until_s <= world.now_s + 0.025
+    assert until_s is not None and world.now_s < until_s <= world.now_s + LONGEST_NAP_S
