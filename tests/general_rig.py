@@ -104,9 +104,10 @@ class Queue:
         assert viewed == ([(found["state"],)] if found else []), "the view and job() disagree"
         return found["state"] if found else None
 
-    def make_due(self) -> None:
+    def make_due(self, queue: str | None = None) -> None:
         self.rows(
-            "update awa_pool.jobs_deferred set run_at = now() - interval '1 s' where queue = %s", self.name
+            "update awa_pool.jobs_deferred set run_at = now() - interval '1 s' where queue = %s",
+            queue or self.name,
         )
 
     def fill(self, count: int) -> list[int]:

@@ -68,8 +68,8 @@ def test_a_job_that_comes_back_in_the_same_slot_is_found_again_and_again(queue: 
 )  # fmt: skip
 def test_a_row_that_no_claim_could_take_is_set_aside_alone(queue: Queue, column: str, value: str) -> None:
     bad, good = (queue.enqueue(run_at="2099-01-01T00:00:00Z") for _ in range(2))
-    queue.rows(f"update awa_pool.jobs_deferred set {column} = {value} where job_id = %s", bad)
     queue.make_due()
+    queue.rows(f"update awa_pool.jobs_deferred set {column} = {value} where job_id = %s", bad)
     assert queue.promote() == (1, None)
     assert queue.state(good) == "available"
     job = queue.job(bad) or {}
@@ -103,7 +103,7 @@ def test_promotion_wakes_who_waits_for_the_queue(queue: Queue) -> None:
         queue.rows("insert into awa_pool.queue_waiters values ('heard', now() + interval '1 h')")
         for name in ("silent", "heard"):
             queue.enqueue(queue=name, run_at="2099-01-01T00:00:00Z")
-            queue.make_due()
+            queue.make_due(name)
             queue.promote()
             queue.rows("select pg_notify('awa_pool', %s)", f"after {name}")
         heard = [n.payload for n in listener.notifies(timeout=10, stop_after=3)]
