@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 
 import orjson
 
+from .visible import visible
+
 ROOT = "awa_pool"
 
 
@@ -16,6 +18,10 @@ class ConsoleFormatter(logging.Formatter):
 
     def __init__(self, role: str) -> None:
         super().__init__(f"%(asctime)s %(levelname)-7s {role}: %(message)s", datefmt="%H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Put what messages quote (names, errors) on one line; a traceback follows on lines of its own."""
+        return visible(super().formatMessage(record))
 
 
 class JsonFormatter(logging.Formatter):

@@ -4,10 +4,10 @@ it was killed.
 The worker alone writes. A page has a lane for sync handlers and one for async handlers; each lane is written by one
 thread and holds
 
-- a *journal*: one row `(slot, receipt_id, nonce, started_mask, completed_mask)` for each piece of a receipt of which
-  something has started, kept at least until the finalizer has committed the results. A bit that is completed was
-  completed; one that is started and not completed was running (or ended otherwise, its result perhaps on the way);
-  one of neither kind was never started. This makes a crash exact.
+- a *journal*: one row `(slot, receipt_id, nonce, started_mask, completed_mask, ended_mask)` for each piece of a receipt
+  of which something has started, kept at least until the finalizer has committed the results. A bit that is completed
+  was completed; one that is ended ended otherwise, its result perhaps on the way; one that is started and neither was
+  running; one of no kind was never started. This makes a crash exact.
 - *running entries*: the attempt in each place of the lane, since when, and in which phase.
 
 A mask is one aligned store. Rows of several words carry a version in their first and last word: the writer stores in
@@ -35,10 +35,11 @@ _HEADER = struct.Struct(
     "=8q"
 )  # magic, pid, kinds offset, kinds bytes, journal rows, sync places, async places, size
 _LANE_WORDS = 8  # jobs done, highest journal row ever used + 1, and room
-_ROW_WORDS = 7  # version, slot, receipt_id, nonce, started, completed, version
-_ROW = struct.Struct("=7q")
+_ROW_WORDS = 8  # version, slot, receipt_id, nonce, started, completed, ended, version
+_ROW = struct.Struct("=8q")
 _STARTED = 4
 _COMPLETED = 5
+_ENDED = 6
 _PLACE_WORDS = 10
 PLACE = struct.Struct(
     "=8qdq"
@@ -71,13 +72,14 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class PieceMarks:
-    """A row of the journal: which attempts of a piece have started, and which of those completed."""
+    """A row of the journal: which attempts of a piece have started, and which of those completed or ended otherwise."""
 
     slot: int
     receipt_id: int
     nonce: int
     started: int
     completed: int
+    ended: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +108,16 @@ class PageView:
         return [running for lane in self.lanes.values() for running in lane.running]
 
     def started(self) -> list[list[int]]:
-        """Return `[[receipt_id, started_mask, completed_mask], …]`, one item per receipt (see `WorkerGone`)."""
+        """Return `[[receipt_id, started_mask, completed_mask], …]`, one item per receipt (see `WorkerGone`).
+
+        What ended otherwise is left out of the started: its worker did not die of it, and without its result it has
+        to run again.
+        """
         merged: dict[int, list[int]] = {}
         for lane in self.lanes.values():
             for row in lane.journal:
                 marks = merged.setdefault(row.receipt_id, [row.receipt_id, 0, 0])
-                marks[1] |= row.started
+                marks[1] |= row.started & ~row.ended
                 marks[2] |= row.completed
         return list(merged.values())
 
@@ -144,7 +150,7 @@ class LanePage:
         row = self._free.pop()
         self._version += 1
         at = (self._journal + row * _ROW_WORDS) * 8
-        _ROW.pack_into(self.buffer, at, self._version, slot, receipt_id, nonce, 0, 0, self._version)
+        _ROW.pack_into(self.buffer, at, self._version, slot, receipt_id, nonce, 0, 0, 0, self._version)
         if self.words[self._lane + 1] <= row:
             self.words[self._lane + 1] = row + 1
         return row
@@ -153,7 +159,16 @@ class LanePage:
         """Free a row: everything of that piece is committed, or was never started."""
         self._version += 1
         _ROW.pack_into(
-            self.buffer, (self._journal + row * _ROW_WORDS) * 8, self._version, 0, 0, 0, 0, 0, self._version
+            self.buffer,
+            (self._journal + row * _ROW_WORDS) * 8,
+            self._version,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            self._version,
         )
         self._free.append(row)
 
@@ -164,6 +179,10 @@ class LanePage:
     def completed_word(self, row: int) -> int:
         """Index in `words` of the row's completed mask."""
         return self._journal + row * _ROW_WORDS + _COMPLETED
+
+    def mark_ended(self, row: int, mask: int) -> None:
+        """Show that these attempts of the row ended otherwise than completed."""
+        self.words[self._journal + row * _ROW_WORDS + _ENDED] |= mask
 
     def place_offset(self, place: int) -> int:
         """Offset in `buffer` of a running entry."""
@@ -292,8 +311,8 @@ class PageReader:
         values = self._steady(at, _ROW)
         if values is None or not values[2]:
             return None
-        _, slot, receipt_id, nonce, started, completed, _ = (int(value) for value in values)
-        return PieceMarks(slot, receipt_id, nonce, started, completed)
+        _, slot, receipt_id, nonce, started, completed, ended, _ = (int(value) for value in values)
+        return PieceMarks(slot, receipt_id, nonce, started, completed, ended)
 
     def _place(self, at: int) -> Running | None:
         values = self._steady(at, PLACE)

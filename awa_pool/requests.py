@@ -14,7 +14,7 @@ from . import validation as gate
 from .errors import ValidationError
 from .registry import Registry, kind_of
 
-CHUNK_JOBS = 2_000
+CHUNK_JOBS = 500
 CHUNK_BYTES = 1024 * 1024
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 
 from awa_pool.errors import AwaError, ConfigError
+from awa_pool.visible import visible
 
 OK, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 STATUSES = (
@@ -97,5 +98,5 @@ def _status_of(error: AwaError) -> int:
 
 
 def _refuse(message: str, status: int) -> int:
-    print(f"awa-pool: {' '.join(message.split())}", file=sys.stderr)
+    print(f"awa-pool: {visible(' '.join(message.split()))}", file=sys.stderr)
     return status

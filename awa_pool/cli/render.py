@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from awa_pool.visible import visible
 
 WIDE = 200  # columns when the output is not a terminal
 
@@ -25,13 +26,7 @@ def console() -> Console:
 def plain(value: object) -> str:
     """Return a value as one harmless line: stored text must not move a terminal's cursor."""
     text = value if isinstance(value, str) else "" if value is None else str(value)
-    return "".join(_visible(c) for c in text)
-
-
-def _visible(character: str) -> str:
-    if unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp"):
-        return character.encode("unicode_escape").decode()
-    return character
+    return visible(text)
 
 
 def moment(value: datetime | None, now: datetime | None = None) -> str:

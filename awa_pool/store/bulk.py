@@ -67,7 +67,8 @@ def copy_jobs(store: Store, blocks: Iterable[bytes], later: list[Document], queu
     conn = store.conn
     try:
         with _transaction(conn):
-            with psycopg.Cursor(conn) as cursor, cursor.copy(query_text("copy_jobs", store.schema)) as copy:
+            statement = _copy_into(store.run(do.copy_target()), store.schema)
+            with psycopg.Cursor(conn) as cursor, cursor.copy(statement) as copy:
                 for block in blocks:
                     copy.write(block)
             for _, text in later:
@@ -84,9 +85,10 @@ async def copy_jobs_async(
     conn = store.conn
     try:
         async with _transaction_async(conn):
+            statement = _copy_into(await store.run(do.copy_target()), store.schema)
             async with (
                 psycopg.AsyncCursor(conn) as cursor,
-                cursor.copy(query_text("copy_jobs", store.schema)) as copy,
+                cursor.copy(statement) as copy,
             ):
                 for block in blocks:
                     await copy.write(block)
@@ -95,6 +97,11 @@ async def copy_jobs_async(
             await store.run(do.notify_waiters(sorted(queues)))
     except psycopg.Error as problem:
         raise translate(problem, store.schema, store.secrets) from None
+
+
+def _copy_into(target: str, schema: str) -> bytes:
+    """The COPY statement for a table that the database named."""
+    return query_text("copy_jobs", schema).replace(b"{target}", target.encode())
 
 
 def _owns_transaction(conn: Conn | AsyncConn) -> bool:

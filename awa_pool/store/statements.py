@@ -6,6 +6,7 @@ The SQL text lies in `sql/queries/<name>.sql`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -171,6 +172,10 @@ def _nothing(rows: Rows) -> None:
     return None
 
 
+def _text(rows: Rows) -> str:
+    return str(rows[0][0])
+
+
 def _claimed(rows: Rows) -> Claimed:
     receipts, notes = [], {}
     for queue, note, *rest in rows:
@@ -189,15 +194,25 @@ def _first(make: Callable[..., R]) -> Callable[[Rows], R]:
     return lambda rows: make(*rows[0])
 
 
+def _stored_json(text: Any) -> Any:
+    """Return what a JSON column holds, or its text where no reader could: other software may nest 5,000 levels deep."""
+    try:
+        return None if text is None else json.loads(text)
+    except (RecursionError, ValueError):
+        return text
+
+
 def _job_row(*columns: Any) -> JobRow:
     row = JobRow(*columns)
+    errors = _stored_json(row.errors)
     instants = ("run_at", "created_at", "attempted_at", "finalized_at")
     in_utc = {name: at.astimezone(UTC) for name in instants if (at := getattr(row, name)) is not None}
     return row._replace(
         **in_utc,
-        metadata=row.metadata or {},
+        args=_stored_json(row.args),
+        metadata=metadata if isinstance(metadata := _stored_json(row.metadata), dict) else {},
         tags=row.tags or [],
-        errors=row.errors or [],
+        errors=[each for each in errors if isinstance(each, dict)] if isinstance(errors, list) else [],
         runtime_id=str(row.runtime_id) if row.runtime_id is not None else None,
     )
 
@@ -231,6 +246,11 @@ def enqueue(
 def enqueue_many(jobs: str) -> Call[list[int]]:
     """Put many jobs in, given as a JSON array -> their ids in order."""
     return Call("enqueue_many", {"jobs": jobs}, _one, binary=True)
+
+
+def copy_target() -> Call[str]:
+    """The table that this transaction's COPY goes to, quoted by the database."""
+    return Call("copy_target", {}, _text)
 
 
 def notify_waiters(queues: Sequence[str]) -> Call[None]:

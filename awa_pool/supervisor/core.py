@@ -40,6 +40,7 @@ SILENCE_S = 5.0
 OWN_PAUSE_S = 2.0
 REMEMBER_GONE_S = 60.0
 RETIRE_GRACE_S = 3600.0
+SAME_SIGNAL_S = 0.5  # `timeout` and some init systems signal the process and then its group: that is one stop
 _MIB = 1 << 20
 _OUTER_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
@@ -395,6 +396,8 @@ class Supervisor:
         if self.stopping is None:
             return [Log("info", f"{event.name}: draining, at most {self.rules.drain_timeout_s:g} s; again stops at once"),
                     *self.stop(event.name, now_s)]  # fmt: skip
+        if now_s - self.stopping.began_s < SAME_SIGNAL_S:
+            return []
         return self.stopping.hurry(self, 128 + event.number, f"{event.name} again: stopping at once", now_s)
 
     def _give_up(self, reason: str, status: ExitStatus, now_s: float) -> list[Command]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Self
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class SignalPipe:
@@ -31,6 +31,8 @@ class SignalPipe:
         if threading.current_thread() is threading.main_thread():
             self._before_fd = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
             for number in STOP_SIGNALS:
+                if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                    continue  # nohup: a terminal that goes away is no reason to stop
                 self._before[number] = signal.signal(number, _noted)
         return self
 

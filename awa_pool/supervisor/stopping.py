@@ -40,6 +40,7 @@ class Stopping:
         self.status = status
         self.phase = Phase.WORKERS
         self.hard = False
+        self.began_s = now_s
         self._cut_at_s = now_s + drain_timeout_s
         self._cut = False
 

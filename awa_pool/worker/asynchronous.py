@@ -227,6 +227,10 @@ class AsyncLane:
             if ending.outcome is Outcome.COMPLETED:
                 piece.completed |= 1 << index
                 self._page.words[self._page.completed_word(piece.row)] = piece.completed
+            else:
+                self._page.mark_ended(piece.row, 1 << index)
+        else:
+            self._page.mark_ended(piece.row, 1 << index)
         self._endings.time(piece, task.kind, monotonic() - began_s)
         piece.running -= 1
         self._page.set_phase(place, Phase.IDLE)

@@ -18,6 +18,7 @@ import orjson
 
 from awa_pool.job import Job
 from awa_pool.logs import ConsoleFormatter, JsonFormatter
+from awa_pool.visible import visible
 
 _LINE_CAP = 64 * 1024
 
@@ -98,7 +99,7 @@ class TaggedStream:
                 "attempt": job.attempt,
             }
             return orjson.dumps(record).decode() + "\n"
-        return f"[{job.kind} {job.id} attempt {job.attempt}] {line}\n"
+        return f"[{visible(job.kind)} {job.id} attempt {job.attempt}] {line}\n"
 
     def _put(self, text: str) -> None:
         try:

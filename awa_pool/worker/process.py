@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from types import FrameType
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG = 1
 _forked = False
 
@@ -22,7 +22,7 @@ def _pass_over(signum: int, frame: FrameType | None) -> None:
 
 
 def disregard_stop_signals() -> None:
-    """Let SIGINT and SIGTERM pass without effect in this process, yet not in processes that handlers start.
+    """Let stop signals pass without effect in this process, yet not in processes that handlers start.
 
     A handler that does nothing, not SIG_IGN: programs started with exec would inherit the latter and could not be
     stopped politely. Forked children get the usual behaviour back, so that `Pool.terminate()` works in handlers.
@@ -44,15 +44,16 @@ def leave_if_forked() -> None:
 def _after_fork() -> None:
     global _forked
     _forked = True
-    if signal.getsignal(signal.SIGTERM) is _pass_over:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for signum in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(signum) is _pass_over:
+            signal.signal(signum, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) is _pass_over:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextlib.contextmanager
 def stop_signals_held() -> Iterator[None]:
-    """Hold SIGINT and SIGTERM back in what is started within, until it calls `disregard_stop_signals` itself.
+    """Hold stop signals back in what is started within, until it calls `disregard_stop_signals` itself.
 
     So a Ctrl-C at the whole group does not kill a child that is still booting.
     """

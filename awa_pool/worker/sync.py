@@ -110,12 +110,16 @@ class SyncExecutor:
                     self._settle(piece, index, job, task, result, raised)
                     result = raised = None
                 tags.main_job = None
+            else:
+                self._page.mark_ended(piece.row, bit)
             ended_s = monotonic()
             last_s, last_kind = ended_s - began_s, task.kind
             time(piece, last_kind, last_s)
             if last_s > SLOW_KIND_S:
                 self._slow_kinds.add(last_kind)
             began_s = ended_s
+            if piece.others:
+                break  # the page cannot hold an error or a delay: it is sent before what comes next may kill us
         piece.at, piece.running = at, 0
 
     def rest(self) -> None:
@@ -177,3 +181,5 @@ class SyncExecutor:
         if ending.outcome is Outcome.COMPLETED:
             piece.completed |= 1 << index
             self._page.words[self._page.completed_word(piece.row)] = piece.completed
+        else:
+            self._page.mark_ended(piece.row, 1 << index)

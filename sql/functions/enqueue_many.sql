@@ -10,10 +10,11 @@ language plpgsql volatile
 set search_path = {schema}, pg_catalog, pg_temp
 set jit = off
 set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
 as $$
 declare
     v_ids bigint[];
-    v_notify boolean;
+    v_slot int;
     v_short boolean := octet_length(p_jobs::text) <= 8388608;  -- and so is each of its parts
 begin
     if p_jobs is null or json_typeof(p_jobs) <> 'array' then
@@ -23,37 +24,16 @@ begin
     if strpos(p_jobs::text, '"run_at"') > 0 or strpos(p_jobs::text, '\u') > 0 then
         v_ids := enqueue_many_timed(p_jobs);
     else
-        with put as (
-            insert into jobs_ready (kind, args, queue, priority, max_attempts, metadata, tags, ordering_key)
-            select
-                case when json_typeof(j.args) = 'object' and (v_short or args_fit(j.args))
-                    and request_fits(
-                        j.kind, coalesce(j.queue, 'default'), coalesce(j.priority, 2), coalesce(j.max_attempts, 25),
-                        j.metadata, j.tags, j.ordering_key)
-                    then j.kind
-                    else refuse_item(p_jobs)
-                end,
-                j.args, coalesce(j.queue, 'default'), coalesce(j.priority, 2), coalesce(j.max_attempts, 25),
-                j.metadata, j.tags, j.ordering_key
-            from json_to_recordset(p_jobs) as j(
-                kind text, args json, queue text, priority int, max_attempts int, metadata json, tags text[],
-                ordering_key text)
-            returning job_id, queue
-        )
-        -- Ids are drawn one by one in the order of the document, so rising ids are that order.
-        select
-            array(select p.job_id from put as p order by p.job_id),
-            exists (
-                select from queue_waiters as w
-                where w.until > clock_timestamp() and exists (select from put as p where p.queue = w.queue))
-        into v_ids, v_notify;
-        if v_notify then
-            perform pg_notify('awa_pool', '');
-        end if;
+        -- The xid first, then the slot: then the slot cannot be closed before this transaction has ended.
+        perform pg_current_xact_id();
+        v_slot := pg_sequence_last_value('{schema_text}.current_slot'::regclass);
+        case v_slot{each_slot}
+        when {slot} then v_ids := put_jobs_{slot}(p_jobs, v_short);{end_slot}
+        end case;
     end if;
     return v_ids;
 exception
-    when data_exception then  -- what is not of the column's type fails before any bound is looked at
+    when data_exception or check_violation or not_null_violation then
         perform refuse_item(p_jobs);
         raise;
 end

@@ -24,9 +24,9 @@ begin
         when {slot} then
             return query
             select
-                b.job_id, b.kind, b.queue, 'running', b.priority, (b.attempt + 1)::smallint, b.max_attempts, b.run_at,
-                b.created_at, o.claimed_at, null::timestamptz, b.args, b.metadata, b.tags, b.ordering_key, b.errors,
-                b.snoozes, b.run_lease + 1, null::text, o.runtime_id
+                b.job_id, b.kind, b.queue, 'running', b.priority, (b.attempt + 1)::smallint, b.max_attempts,
+                {schema}.readable_time(b.run_at), {schema}.readable_time(b.created_at), o.claimed_at, null::timestamptz, b.args, b.metadata, b.tags,
+                b.ordering_key, b.errors, b.snoozes, b.run_lease + 1, null::text, o.runtime_id
             from open_receipts_{slot}(s.open_from) as o
             cross join lateral bodies_{slot}(array[o.receipt_id], array[o.open_mask]) as b
             where (p_queue is null or o.queue = p_queue) and (p_kind is null or b.kind = p_kind)

@@ -30,7 +30,11 @@ begin
         returning d.*
     ),
     judged as materialized (
-        select t.*, body_flaw(t.queue, t.priority, t.kind, t.attempt, t.max_attempts, t.tags) as flaw from taken as t
+        select
+            t.*,
+            body_flaw(
+                t.queue, t.priority, t.kind, t.attempt, t.max_attempts, t.tags, t.run_lease, t.snoozes) as flaw
+        from taken as t
     ),
     put as (
         insert into jobs_ready (

@@ -10,25 +10,25 @@ language sql stable
 as $$
     select
         d.job_id, d.kind, d.queue, d.state, d.priority, d.attempt, d.max_attempts,
-        {schema}.readable_time(d.run_at), d.created_at, null::timestamptz, null::timestamptz, d.args, d.metadata, d.tags, d.ordering_key, d.errors, d.snoozes,
+        {schema}.readable_time(d.run_at), {schema}.readable_time(d.created_at), null::timestamptz, null::timestamptz, d.args, d.metadata, d.tags, d.ordering_key, d.errors, d.snoozes,
         d.run_lease, null::text, null::uuid
     from {schema}.jobs_deferred as d
     union all
     select
         b.job_id, b.kind, b.queue, 'available', b.priority, b.attempt, b.max_attempts,
-        {schema}.readable_time(b.run_at), b.created_at, null::timestamptz, null::timestamptz, b.args, b.metadata, b.tags, b.ordering_key, b.errors, b.snoozes,
+        {schema}.readable_time(b.run_at), {schema}.readable_time(b.created_at), null::timestamptz, null::timestamptz, b.args, b.metadata, b.tags, b.ordering_key, b.errors, b.snoozes,
         b.run_lease, null::text, null::uuid
     from {schema}.jobs_returned as b
     union all
     select
         l.job_id, l.kind, l.queue, l.state, l.priority, (l.attempt + 1)::smallint, l.max_attempts,
-        {schema}.readable_time(l.run_at), l.created_at, l.claimed_at, null::timestamptz, l.args, l.metadata, l.tags, l.ordering_key, l.errors, l.snoozes,
+        {schema}.readable_time(l.run_at), {schema}.readable_time(l.created_at), l.claimed_at, null::timestamptz, l.args, l.metadata, l.tags, l.ordering_key, l.errors, l.snoozes,
         l.run_lease + 1, null::text, l.runtime_id
     from {schema}.leases as l
     union all
     select
         f.job_id, f.kind, f.queue, f.state, f.priority, f.attempt, f.max_attempts,
-        {schema}.readable_time(f.run_at), f.created_at, null::timestamptz, f.finalized_at, f.args, f.metadata, f.tags, f.ordering_key, f.errors, f.snoozes,
+        {schema}.readable_time(f.run_at), {schema}.readable_time(f.created_at), null::timestamptz, f.finalized_at, f.args, f.metadata, f.tags, f.ordering_key, f.errors, f.snoozes,
         f.run_lease, f.reason, null::uuid
     from {schema}.jobs_finished as f
 $$;

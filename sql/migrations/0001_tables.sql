@@ -38,16 +38,16 @@ create table {schema}.jobs_ready (
     priority smallint not null default 2 check (priority between -4 and 4 and priority <> 0),
     kind text not null check (char_length(kind) between 1 and 200),
     args json not null,
-    attempt smallint not null default 0,
+    attempt smallint not null default 0 check (attempt between 0 and 32000),
     max_attempts smallint not null default 25 check (max_attempts between 1 and 1000),
-    run_lease bigint not null default 0,
+    run_lease bigint not null default 0 check (run_lease between 0 and 1::bigint << 62),
     run_at timestamptz not null default now(),
     created_at timestamptz not null default now(),
     metadata json,
     tags text[] check (cardinality(tags) <= 20),
     ordering_key text,
     errors jsonb,
-    snoozes int not null default 0,
+    snoozes int not null default 0 check (snoozes >= 0),
     deadline_s float8,
     unique_key bytea,
     unique_states smallint,
@@ -117,6 +117,8 @@ begin
                 case when name = 'receipts' then ', fillfactor = 60' else '' end,
                 case when name = 'completions' then '' else ', toast.autovacuum_enabled = off' end);
         end loop;
+        -- Rows put straight into a slot's partition (COPY does so) find their slot there.
+        execute format('alter table {schema}.%I alter slot set default %s', 'jobs_ready_' || i, i);
     end loop;
 end
 $do$;

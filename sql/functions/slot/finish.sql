@@ -71,7 +71,8 @@ begin
         select
             o.job_id, o.queue, o.priority, o.kind, o.args, o.attempt, o.max_attempts, o.run_lease,
             due_after(coalesce(o.delay_s, retry_delay_s(o.attempt))), o.created_at, o.metadata, o.tags,
-            o.ordering_key, o.errors, o.snoozes + (o.code = 3)::int, o.deadline_s, o.unique_key, o.unique_states,
+            o.ordering_key, o.errors, o.snoozes + (o.code = 3 and o.snoozes < 2147483647)::int,
+            o.deadline_s, o.unique_key, o.unique_states,
             o.progress, outcome_state(o.code)
         from won as o
         where o.code in (2, 3, 7)

@@ -12,7 +12,7 @@ as $$
         r.job_id, r.kind, r.queue,
         case when r.receipt_id is null then 'available' when r.outcome is null then 'running' else 'completed' end,
         r.priority, (r.attempt + (r.receipt_id is not null)::int)::smallint, r.max_attempts,
-        {schema}.readable_time(r.run_at), r.created_at,
+        {schema}.readable_time(r.run_at), {schema}.readable_time(r.created_at),
         r.claimed_at, r.finalized_at, r.args, r.metadata, r.tags, r.ordering_key, r.errors, r.snoozes,
         r.run_lease + (r.receipt_id is not null)::int, null::text,
         case when r.outcome is null then r.runtime_id end

@@ -1,0 +1,2 @@
+-- Where the COPY of this transaction goes.
+select {schema}.copy_target()
