@@ -29,14 +29,20 @@ def pg_server() -> Iterator[Server]:
         if os.environ.get("CI"):
             pytest.fail(why)
         pytest.skip(why)
-    server = new_server(found[name], "max_connections=200", "fsync=off", "max_prepared_transactions=10")  # type: ignore[arg-type]
+    settings = (
+        "max_connections=200",
+        "fsync=off",
+        "max_prepared_transactions=10",
+        "max_wal_size=256MB",  # it may lie in memory
+    )
+    server = new_server(found[name], *settings)  # type: ignore[arg-type]
     yield server
     remove_server(server)
 
 
 @pytest.fixture(scope="session")
 def _template(pg_server: Server) -> str:
-    """A database with the schema installed, copied for each test (a copy takes about 50 ms)."""
+    """A database with the schema installed, copied for each test."""
     from awa_pool.store.migrate import migrate
 
     pg_server.execute("create database awa_template")

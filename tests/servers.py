@@ -17,6 +17,10 @@ from pathlib import Path
 import psycopg
 
 START_DEADLINE_S = 60.0
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES = 4 << 30
+"""Servers lie in memory where so much of it is free: copying the template database, a thousand small files, then takes
+0.04 s instead of up to a second."""
 
 
 def debian_binaries() -> Path | None:
@@ -44,6 +48,14 @@ def as_server_user() -> dict[str, object]:
             entry = pwd.getpwnam(name)
             return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
     raise RuntimeError("running as root without a 'postgres' or 'nobody' user to run the server as")
+
+
+def _place() -> Path:
+    """Return the folder in which servers are made."""
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(MEMORY).free >= MEMORY_BYTES and os.access(MEMORY, os.W_OK | os.X_OK):
+            return MEMORY
+    return Path("/tmp")
 
 
 @dataclass
@@ -93,7 +105,7 @@ class Server:
 
 def new_server(bin_dir: Path, *settings: str) -> Server:
     """Initialise and start a server in a private folder; `settings` are `-c name=value` pairs."""
-    root = Path(tempfile.mkdtemp(prefix="awa-pg-", dir="/tmp"))
+    root = Path(tempfile.mkdtemp(prefix="awa-pg-", dir=_place()))
     server = Server(bin_dir, root, settings=tuple(x for s in settings for x in ("-c", s)))
     server.socket_dir.mkdir()
     owner = as_server_user()

@@ -159,7 +159,8 @@ def _passed(seconds: float, began: list[float | None]) -> bool:
 
 def test_it_works_as_process_one_and_reaps_orphans(tmp_path: Path, dsn: str) -> None:
     unshare = shutil.which("unshare")
-    prefix = (str(unshare), "--pid", "--fork", "--mount-proc", "--kill-child")
+    users = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    prefix = (str(unshare), *users, "--pid", "--fork", "--mount-proc", "--kill-child")
     if unshare is None or subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no `unshare` that may make a PID namespace here")
     running = PoolProcess(tmp_path, dsn, prefix=prefix)
@@ -167,7 +168,8 @@ def test_it_works_as_process_one_and_reaps_orphans(tmp_path: Path, dsn: str) -> 
         running.ready()
         (first,) = running.children("supervisor of")
         orphan = subprocess.run(
-            ["nsenter", "-t", str(first), "-p", "-m", "sh", "-c", "(sleep 0.1; exit 3) & exit 0"], check=False
+            ["nsenter", "-t", str(first), *users[:1], "-p", "-m", "sh", "-c", "(sleep 0.1; exit 3) & exit 0"],
+            check=False,
         )
         assert orphan.returncode == 0
         os.kill(first, signal.SIGTERM)
