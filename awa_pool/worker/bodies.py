@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import re
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
+from awa_pool.body import FIELDS, JOB_ID, KIND, RUN_LEASE, raw_fields
+
+T = TypeVar("T")
+
 _BIGINT_MAX = (1 << 63) - 1
-BODY_FIELDS = 7  # [job_id, kind, args, attempt, run_lease, max_attempts, extra | null]
-_HEAD = re.compile(rb'^\s*\[\s*(\d{1,19})\s*,\s*("(?:[^"\\]|\\.)*")')
-_TAIL = re.compile(rb",\s*(\d{1,9})\s*,\s*(\d{1,19})\s*,\s*(\d{1,9})\s*,\s*(?:null|\{[^{}]*\})\s*\]\s*$")
 
 
 class Unreadable(NamedTuple):
@@ -48,13 +47,13 @@ def parse_chunk(payload: bytes, count: int) -> list[Body]:
 def _is_body(body: Any) -> bool:
     return (
         type(body) is list
-        and len(body) == BODY_FIELDS
+        and len(body) == FIELDS
         and type(body[0]) is int
         and type(body[1]) is str
         and type(body[3]) is int
         and type(body[4]) is int
         and type(body[5]) is int
-        and 0 <= body[0] <= _BIGINT_MAX
+        and -_BIGINT_MAX <= body[0] <= _BIGINT_MAX
         and 0 <= body[4] <= _BIGINT_MAX
         and (body[6] is None or type(body[6]) is dict)
     )
@@ -70,17 +69,16 @@ def _parse_one(part: bytes) -> Body:
 
 def _describe(part: bytes, problem: str) -> Unreadable:
     """Tell what can be told: PostgreSQL accepts JSON (lone surrogates, deep nesting) that no strict reader does."""
+    fields = raw_fields(part)
+    kind = _told(fields, KIND, str)
+    return Unreadable(
+        _told(fields, JOB_ID, int) or 0, kind or "", _told(fields, RUN_LEASE, int) or 0, problem
+    )
+
+
+def _told(fields: list[bytes], at: int, wanted: type[T]) -> T | None:
     try:
-        loose = json.loads(part)
-    except (ValueError, RecursionError):
-        loose = None
-    if _is_body(loose):
-        return Unreadable(loose[0], loose[1], loose[4], problem)
-    head, tail = _HEAD.search(part), _TAIL.search(part)
-    kind = ""
-    if head:
-        try:
-            kind = str(json.loads(head[2]))
-        except ValueError:
-            kind = head[2].decode("utf-8", "replace")
-    return Unreadable(int(head[1]) if head else 0, kind, int(tail[2]) if tail else 0, problem)
+        value = orjson.loads(fields[at])
+    except (IndexError, orjson.JSONDecodeError):
+        return None
+    return value if type(value) is wanted else None

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from awa_pool.body import run_lease_of
 from awa_pool.errors import ConfigError
 from awa_pool.job import Job
 from awa_pool.registry import Registry
@@ -47,10 +48,15 @@ def test_a_chunk_is_read_in_order() -> None:
         (b"nonsense", (0, "", 0)),
         (b"null", (0, "", 0)),
         (b'[5,"noop"]', (5, "noop", 0)),
-        (b'["5","noop",{},1,1,25,null]', (0, "", 1)),
-        (b'[5,"noop",{},1,1,25,7]', (5, "noop", 0)),
+        (b'["5","noop",{},1,1,25,null]', (0, "noop", 1)),
+        (b'[5,"noop",{},1,1,25,7]', (5, "noop", 1)),
+        (b'[-5,"noop",["\\ud800"],1,1,25,null]', (-5, "noop", 1)),
         (b'[5,"no\\"op",["\\ud800"],2,33,25,null]', (5, 'no"op', 33)),
         (b'[5,"noop",' + b"[" * 3000 + b"]" * 3000 + b',2,33,25,{"snoozes":1}]', (5, "noop", 33)),
+        (
+            b'[5,"no],[op",{"a":"\\"]"},2,33,25,{"metadata":' + b"[" * 3000 + b"]" * 3000 + b"}]",
+            (5, "no],[op", 33),
+        ),
         (b'[5,"a",{},1,1,25,null],[6,"b",{},1,1,25,null]', (5, "a", 1)),
     ],
 )
@@ -124,3 +130,9 @@ def test_an_app_that_cannot_travel_is_refused_with_the_cure() -> None:
 
     with pytest.raises(ConfigError, match="RuntimeError: no way.*module of its own"):
         pack_app(Stuck())
+
+
+def test_the_lease_of_a_body_is_told_whatever_its_args_hold() -> None:
+    deep = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    for args in (b"{}", b'{"s":"\\ud800"}', b'{"s":",],[\\""}', deep):
+        assert run_lease_of(b'[7,"k",' + args + b',2,33,25,{"metadata":' + args + b"}]") == 33
