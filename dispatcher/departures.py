@@ -98,15 +98,15 @@ class Departures:
     ) -> tuple[int, int]:
         """Completed bits completed, started ones are lost, the rest goes back; returns (lost, returned) counts.
 
-        What had run and is not in the page's journal any more ended somehow, and its result went down with the
-        worker, unless the finalizer has it: then this comes too late and changes nothing.
+        What had run before, and did not complete, is not what the worker died of. Its result went down with the
+        worker, unless the finalizer has it: then this comes too late and changes nothing. So it goes back too.
         """
         started, completed = marks
         desk = self._desk
         mine = (held & ~receipt.ending) | ran
         desk.end(receipt, mine & completed, Outcome.COMPLETED)
-        lost = desk.end(receipt, (mine & started | ran) & ~completed, Outcome.LOST, error)
-        returned = desk.end(receipt, mine & ~(started | completed | ran), Outcome.RETURN)
+        lost = desk.end(receipt, mine & started & ~(completed | ran), Outcome.LOST, error)
+        returned = desk.end(receipt, mine & ~completed & (~started | ran), Outcome.RETURN)
         return lost.bit_count(), returned.bit_count()
 
 

@@ -37,7 +37,11 @@ _log = logging.getLogger("awa_pool.finalizer")
 
 def run(connection: Connection) -> None:
     """Serve until the supervisor says stop or is gone; `connection` is this end of the control pipe."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # only the supervisor acts on them, and then says stop
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+    ):  # only the supervisor acts on them, and then says stop
         with suppress(ValueError):
             signal.signal(number, signal.SIG_IGN)
     pipe = ControlPipe(connection)

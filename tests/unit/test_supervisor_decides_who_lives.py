@@ -193,6 +193,8 @@ def test_a_second_signal_cuts_everything_within_seconds() -> None:
     rig.all_ready()
     rig.feed(ev.SignalCame(signal.SIGINT, "SIGINT"))
     worker = rig.child("worker", 1)
+    assert rig.feed(ev.SignalCame(signal.SIGINT, "SIGINT")) == []  # to the process and to its group: one stop
+    rig.wait(1.0)
     assert killed(rig.feed(ev.SignalCame(signal.SIGINT, "SIGINT"))) == [worker.incarnation]
     rig.dies(worker, signal=9, worked=True)
     while not finished(rig.commands) and rig.now_s < 1010.0:
