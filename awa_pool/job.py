@@ -182,12 +182,16 @@ def resolve_outcome(
     answer = raised if raised is not None else result
     if answer is None:
         return COMPLETED
-    if isinstance(answer, _Answer):
-        return _resolve_answer(answer)
+    # By the type alone: isinstance would ask the object's own __class__, which is user code.
+    if issubclass(type(answer), _Answer):
+        try:
+            return _resolve_answer(answer)  # type: ignore[arg-type]
+        except BaseException as problem:  # noqa: BLE001 (an answer of the user's own making that says nothing)
+            raised = problem
     if raised is None:
         return Ending(Outcome.COMPLETED, dropped=_type_name(result))
     error = describe_error(raised)
-    if isinstance(raised, TerminalError):
+    if issubclass(type(raised), TerminalError):
         return Ending(Outcome.FAIL, error=error)
     delay_s, complaint = _backoff_s(backoff, attempt, rng)
     if complaint:
@@ -197,14 +201,20 @@ def resolve_outcome(
 
 def _resolve_answer(answer: _Answer) -> Ending:
     if isinstance(answer, Snooze):
-        return Ending(Outcome.SNOOZE, answer.seconds)
+        return Ending(Outcome.SNOOZE, checked_delay_s(answer.seconds, "Snooze"))
     if isinstance(answer, RetryAfter):
-        text = answer.reason or f"the handler asked for another try after {answer.seconds:g} s"
-        return Ending(Outcome.RETRY, answer.seconds, {"error": clean_text(text), "type": "RetryAfter"})
-    reason = answer.reason if isinstance(answer, Cancel) else ""
+        delay_s = checked_delay_s(answer.seconds, "RetryAfter")
+        text = _reason(answer.reason) or f"the handler asked for another try after {delay_s:g} s"
+        return Ending(Outcome.RETRY, delay_s, {"error": clean_text(text), "type": "RetryAfter"})
+    reason = _reason(answer.reason) if isinstance(answer, Cancel) else ""
     return Ending(
         Outcome.CANCEL, error={"error": clean_text(reason or "cancelled by its handler"), "type": "Cancel"}
     )
+
+
+def _reason(given: object) -> str:
+    """Return a reason as text; anything may have been given for one."""
+    return "" if given is None else _safe(lambda: str(given))
 
 
 def _backoff_s(backoff: Backoff, attempt: int, rng: Random) -> tuple[float, str | None]:
@@ -222,14 +232,25 @@ def _backoff_s(backoff: Backoff, attempt: int, rng: Random) -> tuple[float, str 
 
 def describe_error(raised: BaseException) -> dict[str, str]:
     """Return `{error, type, traceback?}` of an exception: clean text, bounded to `ERROR_TEXT_BYTES` together."""
+    try:
+        return _describe(raised)
+    except BaseException as problem:  # noqa: BLE001 (every attribute of an exception may be user code)
+        text = f"<{type(problem).__name__} while it was described>"
+        return {"error": text, "type": clean_text(_type_name(raised), _TYPE_CHARS)}
+
+
+def _describe(raised: BaseException) -> dict[str, str]:
     kind = clean_text(_type_name(raised), _TYPE_CHARS)
-    if isinstance(raised, SystemExit):
-        message = f"the handler called exit with {_safe(lambda: repr(raised.code))}"
+    if issubclass(type(raised), SystemExit):
+        code = getattr(raised, "code", None)
+        message = f"the handler called exit with {_safe(lambda: repr(code))}"
     else:
         message = _message(raised)
     cause, text = raised, message or kind
     for _ in range(3):
-        following = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+        following = cause.__cause__
+        if following is None and not cause.__suppress_context__:
+            following = cause.__context__
         if following is None:
             break
         cause = following

@@ -22,7 +22,7 @@ from awa_pool.states import Outcome
 
 from .bodies import Unreadable
 from .core import Event, FinalizerReplaced, Flush, LaneCore, Piece, Tick
-from .endings import Endings
+from .endings import Endings, leave_out_our_frame
 from .lane import Lane
 from .output import Tags
 from .process import leave_if_forked
@@ -244,8 +244,7 @@ class AsyncLane:
             result = task.handler(job)
             return (await result if task.is_async else result), None
         except BaseException as problem:  # noqa: BLE001 (exit and cancellation too end the attempt, never the lane)
-            if problem.__traceback__ is not None:
-                problem.__traceback__ = problem.__traceback__.tb_next  # without our own frame
+            leave_out_our_frame(problem)
             return None, problem
 
     def _is_cancelled(self, job_id: int, run_lease: int) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
+import contextlib
 import logging
 from collections.abc import Callable
 from random import Random
+from types import CoroutineType
 from typing import Any
 
 from awa_pool.errors import DecodeError
@@ -19,6 +20,13 @@ from .core import Piece
 _log = logging.getLogger(__name__)
 
 
+def leave_out_our_frame(raised: BaseException) -> None:
+    """Begin the traceback of what a handler raised with the handler; one that will not have it stays as it is."""
+    with contextlib.suppress(BaseException):
+        if raised.__traceback__ is not None:
+            raised.__traceback__ = raised.__traceback__.tb_next
+
+
 class Endings:
     """Records how attempts ended in their pieces."""
 
@@ -30,8 +38,8 @@ class Endings:
 
     def of_handler(self, task: Task, attempt: int, result: object, raised: BaseException | None) -> Ending:
         """Resolve what a handler returned or raised; a value nobody keeps is warned about once per kind."""
-        if raised is None and inspect.iscoroutine(result):
-            result.close()
+        if raised is None and issubclass(type(result), CoroutineType):
+            result.close()  # type: ignore[attr-defined]
             raised = TypeError(
                 f"the handler of {task.kind!r} returned a coroutine: declare it with async def"
             )

@@ -18,7 +18,7 @@ from awa_pool.states import Outcome
 
 from .bodies import Unreadable
 from .core import Piece
-from .endings import Endings
+from .endings import Endings, leave_out_our_frame
 from .output import Tags
 from .process import leave_if_forked
 
@@ -174,8 +174,8 @@ class SyncExecutor:
                 result = asyncio.run(result)  # type: ignore[arg-type]
             except BaseException as problem:  # noqa: BLE001 (user code)
                 result, raised = None, problem
-        if raised is not None and raised.__traceback__ is not None:
-            raised.__traceback__ = raised.__traceback__.tb_next  # without our own frame
+        if raised is not None:
+            leave_out_our_frame(raised)
         ending = self._endings.of_handler(task, job.attempt, result, raised)
         self._endings.record(piece, index, job.id, job.run_lease, job.kind, ending)
         if ending.outcome is Outcome.COMPLETED:

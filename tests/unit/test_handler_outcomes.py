@@ -51,6 +51,48 @@ def test_none_completes_and_so_does_anything_unrecognised_with_its_type_named():
         assert resolve(value) == Ending(Outcome.COMPLETED, dropped=name)
 
 
+class Contrary(Exception):
+    """Raises at everything that is asked of it."""
+
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        raise RuntimeError("no class")
+
+    def __bool__(self) -> bool:
+        raise RuntimeError("neither true nor false")
+
+    __cause__ = __traceback__ = __context__ = property(lambda self: 1 / 0)  # type: ignore[assignment]
+
+
+class Silent(Cancel, RetryAfter):
+    """An answer that never learnt what to say."""
+
+    def __init__(self) -> None:
+        pass
+
+
+def test_answers_and_errors_of_the_strangest_making_are_outcomes_all_the_same():
+    assert resolve(Contrary()).dropped is not None
+    contrary = resolve(raised=Contrary())
+    assert contrary.outcome is Outcome.RETRY and contrary.error is not None
+    assert contrary.error["type"].endswith("Contrary")
+    silent = resolve(Silent())
+    assert silent.outcome is Outcome.RETRY and silent.error is not None
+    for answer, text in [
+        (Cancel(object()), "<object object"),
+        (Cancel(5), "5"),
+        (RetryAfter(1, {"a": 1}), "{'a': 1}"),
+    ]:
+        ending = resolve(answer)
+        assert ending.error is not None and ending.error["error"].startswith(text)
+    altered = Snooze(1)
+    altered.seconds = float("nan")
+    assert resolve(altered).outcome is Outcome.RETRY
+    chained = raise_and_catch(lambda: ValueError("outer"))
+    chained.__cause__ = Contrary()
+    assert resolve(raised=chained).outcome is Outcome.RETRY
+
+
 def test_an_answer_means_the_same_returned_and_raised():
     assert resolve(Snooze(3)) == resolve(raised=Snooze(3)) == Ending(Outcome.SNOOZE, 3.0)
     assert resolve(RetryAfter(timedelta(minutes=1))) == resolve(raised=RetryAfter(60))
