@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import orjson
+from awa_pool.body import run_lease_of
 
 from .events import ClaimedRow, OpenRow
 
@@ -74,12 +74,12 @@ class Receipt:
         return self.open & ~(self.stock | self.out | self.ran | self.ending)
 
     def run_lease(self, index: int) -> int:
-        """The run_lease of an attempt; parsed out of its body only when one is asked for."""
+        """The run_lease of an attempt; read out of its body only when one is asked for."""
         if self.leases is not None:
             return self.leases[index]
         if not self.bodies:
             return 1  # learnt from the database, where no leases means that all are 1
-        return int(orjson.loads(self.bodies[index])[4])
+        return run_lease_of(self.bodies[index].encode())
 
     def item(self, index: int) -> list[Any]:
         """The `EndAttempts` item of an attempt that is ending."""
@@ -87,6 +87,7 @@ class Receipt:
         job_id = self.job_ids[index]
         return [
             self.slot, self.receipt_id, self.nonce, index, job_id, self.run_lease(index), outcome, None, error,
+            self.kinds[index],
         ]  # fmt: skip
 
 

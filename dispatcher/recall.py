@@ -36,6 +36,7 @@ class Recalls:
         self._look_s: dict[bytes, tuple[float, float]] = {}  # next look at the page, pause after it
         self.recalled = 0
         self.granted = 0
+        self.vouched = 0
 
     def due_s(self) -> float | None:
         """The next moment at which a recall may be needed; None while no lane has anything waiting."""
@@ -95,7 +96,12 @@ class Recalls:
             return
         if not any(age_s >= QUIET_S for age_s in page.running.values()):
             return  # it is between two jobs and reads its inbox before the next
-        started = {piece.receipt_id: piece.started | piece.completed for piece in page.pieces}
+        started: dict[int, int] = {}
+        completed: dict[int, int] = {}
+        for marks in page.pieces:
+            receipt_id = marks.receipt_id
+            started[receipt_id] = started.get(receipt_id, 0) | marks.started | marks.completed
+            completed[receipt_id] = completed.get(receipt_id, 0) | marks.completed
         for receipt_id, index in page.running:
             started[receipt_id] = started.get(receipt_id, 0) | 1 << index
         jobs = 0
@@ -103,6 +109,9 @@ class Recalls:
             if piece.handed_s > lane.recall_s:
                 continue
             receipt = piece.receipt
+            # What ran just before the long job may not have been reported yet: the page vouches for it.
+            done = lane.drop(receipt.receipt_id, piece.mask & completed.get(receipt.receipt_id, 0))
+            self.vouched += desk.end(receipt, done & receipt.out, Outcome.COMPLETED).bit_count()
             waiting = lane.drop(receipt.receipt_id, piece.mask & ~started.get(receipt.receipt_id, 0))
             jobs += desk.end(receipt, waiting & receipt.out, Outcome.RETURN).bit_count()
         self.granted += jobs

@@ -52,19 +52,27 @@ def read_results(peer: bytes, message: AttemptsEnded) -> tuple[list[Part], list[
 
 def read_endings(message: EndAttempts) -> tuple[list[Part], list[Item], int]:
     """The units of the dispatcher's message, urgent: others may be waiting for these jobs."""
-    masks: dict[tuple[int, int, int], int] = {}
+    parts: dict[tuple[int, int, int], dict[str, int]] = {}
     items: list[Item] = []
     bad = 0
     for entry in message.items:
-        values = read_item(entry) if isinstance(entry, list) else None
-        if values is None:
+        kind = entry[9] if isinstance(entry, list) and len(entry) == 10 and isinstance(entry[9], str) else None
+        values = None if kind is None else read_item(entry[:9])
+        if values is None or kind is None:
             bad += 1
         elif values["outcome"] == Outcome.COMPLETED:
-            key = (values["slot"], values["receipt_id"], values["nonce"])
-            masks[key] = masks.get(key, 0) | 1 << values["index"]
+            kinds = parts.setdefault((values["slot"], values["receipt_id"], values["nonce"]), {})
+            kinds[kind] = kinds.get(kind, 0) | 1 << values["index"]
         else:
-            items.append(Item(values, "", None, urgent=True))
-    return [Part(*key, mask, [("", mask)], None, urgent=True) for key, mask in masks.items()], items, bad
+            items.append(Item(values, kind, None, urgent=True))
+    return [_part(key, kinds) for key, kinds in parts.items()], items, bad
+
+
+def _part(key: tuple[int, int, int], kinds: dict[str, int]) -> Part:
+    mask = 0
+    for some in kinds.values():
+        mask |= some
+    return Part(*key, mask, list(kinds.items()), None, urgent=True)
 
 
 def read_item(entry: list[Any]) -> dict[str, Any] | None:

@@ -159,7 +159,7 @@ class World:
 
     def end_attempts(self, receipt_id: int, index: int, outcome: str) -> None:
         item = [SLOT, receipt_id, -receipt_id, index, receipt_id * 100 + index, 1, outcome, None, None]
-        self.step(Heard(b"dispatcher-1", EndAttempts(1, [item])))
+        self.step(Heard(b"dispatcher-1", EndAttempts(1, [[*item, "k"]])))
 
     # --- the database --------------------------------------------------------------------------------------
 

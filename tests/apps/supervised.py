@@ -33,6 +33,10 @@ def act(job: Job[Act]) -> None:
         until = time.monotonic() + job.args.s
         while time.monotonic() < until:
             pass
+    elif job.args.what == "hold":  # the interpreter, until somebody makes that file
+        until = time.monotonic() + job.args.s
+        while not os.path.exists(f"{job.args.path}.go") and time.monotonic() < until:
+            sum(range(1000))
     elif job.args.what == "kill" and job.attempt == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     elif job.args.what == "segfault" and job.attempt == 1:
@@ -40,3 +44,17 @@ def act(job: Job[Act]) -> None:
     elif job.args.what == "child":
         os.system(f"sleep {job.args.s} &")
         time.sleep(job.args.s)
+
+
+@dataclass
+class Rest:
+    path: str
+    s: float
+
+
+@client.task(Rest)
+def rest(job: Job[Rest]) -> None:
+    """Take long, by another kind: as long as the file that `Act` would wait for is not there."""
+    until = time.monotonic() + job.args.s
+    while not os.path.exists(f"{job.args.path}.go") and time.monotonic() < until:
+        sum(range(1000))

@@ -1,0 +1,75 @@
+"""Short jobs among long ones: whatever is idle takes what waits, and an open transaction holds up nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from apps import supervised
+from pool_rig import PoolProcess, pool, wait_until
+
+from awa_pool import Client, InsertRequest
+
+LONG_S = 60.0
+"""A long job gives up waiting after this; every test has passed or failed by then."""
+
+
+@pytest.fixture
+def client(dsn: str) -> Client:
+    return Client(dsn)
+
+
+@pytest.fixture
+def running(tmp_path: Path, dsn: str, client: Client) -> Iterator[PoolProcess]:
+    """A pool of two workers that has learnt that `act` is a short kind, so that it hands them over many at a time."""
+    with pool(tmp_path, dsn) as process:
+        process.ready()
+        client.insert_many([short() for _ in range(300)])
+        wait_until("the first 300 are completed", all_completed(client, 300))
+        yield process
+
+
+def short(path: str = "") -> InsertRequest:
+    return InsertRequest(args=supervised.Act(path=path), kind="act")
+
+
+def completed(client: Client) -> int:
+    return sum(row.completed for row in client.queue_stats())
+
+
+def all_completed(client: Client, jobs: int) -> Callable[[], bool]:
+    return lambda: completed(client) == jobs
+
+
+@pytest.mark.parametrize(
+    "long_job",
+    [
+        lambda path: InsertRequest(args=supervised.Act("hold", LONG_S, path), kind="act"),
+        lambda path: InsertRequest(args=supervised.Rest(path, LONG_S), kind="rest"),
+    ],
+    ids=["of their own kind", "of another kind"],
+)
+def test_short_jobs_are_completed_while_a_long_one_among_them_holds_its_interpreter(
+    tmp_path: Path, client: Client, running: PoolProcess, long_job: object
+) -> None:
+    path = str(tmp_path / "long")
+    client.insert_many([*(short() for _ in range(100)), long_job(path), *(short() for _ in range(100))])  # type: ignore[operator]
+    # Those that ran just before it in its own worker too: their results are not kept until it ends.
+    wait_until("all short jobs are completed", all_completed(client, 500))
+    Path(f"{path}.go").touch()
+    wait_until("the long job is completed", all_completed(client, 501))
+
+
+def test_a_transaction_that_enqueued_and_stays_open_delays_nobody_elses_job(
+    dsn: str, client: Client, running: PoolProcess
+) -> None:
+    with psycopg.connect(dsn) as slow:
+        mine = client.insert(supervised.Act(), conn=slow)
+        for round_number in range(1, 6):
+            client.insert_many([short() for _ in range(20)])
+            wait_until("the jobs beside it are completed", all_completed(client, 300 + 20 * round_number))
+        assert client.get_job(mine) is None
+        slow.commit()
+        wait_until("the late job is completed", all_completed(client, 401))
