@@ -153,6 +153,17 @@ def test_the_page_of_a_crashed_worker_says_exactly_what_ran(rig: Rig, what: str,
     assert (running.job_id, running.run_lease, running.kind) == (9, 1, "do")
 
 
+def test_the_page_of_a_crashed_worker_tells_what_ended_otherwise_from_what_it_died_of(rig: Rig) -> None:
+    worker = rig.start()
+    rig.acknowledging = False
+    receipt_id = rig.hand(
+        worker, [*noops(2), do(7, "terminal"), do(8, "snooze"), do(9, "SIGKILL"), *noops(5, 10)]
+    )
+    rig.until(lambda: worker.process.exitcode is not None, "the crash")
+    # Not among the started ones: their results are on the way, or they run again without an attempt used.
+    assert worker.page().started() == [[receipt_id, 0b10011, 0b11]]
+
+
 def test_results_are_sent_again_to_a_restarted_finalizer_and_forgotten_when_committed(rig: Rig) -> None:
     worker = rig.start()
     rig.acknowledging = False
