@@ -87,7 +87,7 @@ class Receipt:
         job_id = self.job_ids[index]
         return [
             self.slot, self.receipt_id, self.nonce, index, job_id, self.run_lease(index), outcome, None, error,
-            self.kinds[index],
+            self.kinds[index] if self.kinds else "",  # learnt from the database: nobody knows it here
         ]  # fmt: skip
 
 

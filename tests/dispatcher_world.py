@@ -252,7 +252,7 @@ class World:
             return True
         if isinstance(message, EndAttempts):
             pieces: dict[int, int] = {}
-            for _, receipt_id, nonce, index, job_id, _, outcome, _, _ in message.items:
+            for _, receipt_id, nonce, index, job_id, _, outcome, *_ in message.items:
                 row = self.rows[receipt_id]
                 assert row.nonce == nonce and row.job_ids[index] == job_id
                 self._close(receipt_id, index, outcome)
