@@ -159,7 +159,11 @@ def _passed(seconds: float, began: list[float | None]) -> bool:
 
 def test_it_works_as_process_one_and_reaps_orphans(tmp_path: Path, dsn: str) -> None:
     unshare = shutil.which("unshare")
-    users = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    users, enter = (
+        ((), ())
+        if os.geteuid() == 0
+        else (("--user", "--map-root-user"), ("--user", "--preserve-credentials"))
+    )
     prefix = (str(unshare), *users, "--pid", "--fork", "--mount-proc", "--kill-child")
     if unshare is None or subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no `unshare` that may make a PID namespace here")
@@ -168,7 +172,7 @@ def test_it_works_as_process_one_and_reaps_orphans(tmp_path: Path, dsn: str) -> 
         running.ready()
         (first,) = running.children("supervisor of")
         orphan = subprocess.run(
-            ["nsenter", "-t", str(first), *users[:1], "-p", "-m", "sh", "-c", "(sleep 0.1; exit 3) & exit 0"],
+            ["nsenter", "-t", str(first), *enter, "-p", "-m", "sh", "-c", "(sleep 0.1; exit 3) & exit 0"],
             check=False,
         )
         assert orphan.returncode == 0
