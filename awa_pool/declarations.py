@@ -15,16 +15,20 @@ from .sqlfiles import quoted_schema
 
 F = TypeVar("F", bound=Callable[..., Any])
 DSN_VARIABLES = ("AWA_POOL_DSN", "DATABASE_URL")
+SCHEMA_VARIABLE = "AWA_POOL_SCHEMA"
 
 
 class Declarations:
     """The part of a client that needs no database. A client may be pickled: its connections stay behind."""
 
-    def __init__(self, dsn: str | None = None, *, schema: str = "awa_pool") -> None:
+    def __init__(self, dsn: str | None = None, *, schema: str | None = None) -> None:
         """Remember where the database is; nothing is opened before the first use.
 
-        Without `dsn` the variables AWA_POOL_DSN and DATABASE_URL are asked, at first use.
+        Without `dsn` the variables AWA_POOL_DSN and DATABASE_URL are asked, at first use; without `schema` it is
+        AWA_POOL_SCHEMA, which a pool sets for its workers, else `awa_pool`.
         """
+        if schema is None:
+            schema = os.environ.get(SCHEMA_VARIABLE) or "awa_pool"
         quoted_schema(schema)
         if dsn is not None and (not isinstance(dsn, str) or not dsn.strip()):
             raise ConfigError("the DSN is empty: write postgresql://user@host:5432/database, or leave it out")

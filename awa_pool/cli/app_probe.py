@@ -6,14 +6,14 @@ import json
 import os
 import sys
 
-from awa_pool.cli.loading import load_app
 from awa_pool.errors import ConfigError
+from awa_pool.worker.loading import load_named
 
 
 def probe(spec: str) -> dict[str, str | None]:
     """Return the app's database address, or what is wrong with the app."""
     try:
-        return {"dsn": load_app(spec).dsn}
+        return {"dsn": getattr(load_named(spec), "dsn", None)}
     except ConfigError as error:
         return {"error": str(error)}
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from awa_pool.config import PoolConfig, load
+from awa_pool.config import PoolConfig, load, variable_of
 from awa_pool.errors import ConfigError
 
 from .app_facts import check_app_name
@@ -76,5 +76,7 @@ def run(config: PoolConfig) -> int:
     """Settle the database and run the pool until it ends; returns its exit status."""
     from .running import run_and_show
 
+    # An app's Client that names no schema is for the pool's.
+    os.environ[variable_of("schema")] = config.schema
     with with_database(config) as settled:
         return run_and_show(settled)

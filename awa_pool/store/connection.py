@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any, NamedTuple
 
 import psycopg
@@ -73,7 +74,7 @@ def connect(dsn: str, schema: str = "awa_pool", role: str = "client", *, check: 
 
 def refuse_mismatch(facts: SchemaFacts | None, schema: str) -> None:
     """Raise SchemaMismatch unless the schema has this package's version and lies in the cluster it was made in."""
-    command = f"awa-pool migrate --schema {schema}"
+    command = f"awa-pool migrate --schema {shlex.quote(schema)}"
     if facts is None:
         raise SchemaMismatch(
             f"schema {schema} is not awa-pool's, or its migration was interrupted: run `{command}`"

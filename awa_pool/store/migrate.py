@@ -5,6 +5,7 @@ One transaction: a lock against a second migrator, the versioned steps still mis
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
@@ -87,7 +88,7 @@ def check_schema(conn: psycopg.Connection[object], schema: str = "awa_pool") -> 
     Errors: SchemaMismatch, whose message names the command to run.
     """
     facts = _facts(cast("psycopg.Connection[tuple[object, ...]]", conn), schema)
-    command = f"awa-pool migrate --schema {schema}"
+    command = f"awa-pool migrate --schema {shlex.quote(schema)}"
     if facts.version == 0 and facts.relations == 0:
         raise SchemaMismatch(f"schema {schema} is not installed in this database: run `{command}`")
     _refuse_what_is_not_ours(facts, schema)

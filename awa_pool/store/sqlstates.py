@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import psycopg
 
 from awa_pool.errors import (
@@ -64,7 +66,7 @@ def translate(problem: psycopg.Error, schema: str, secrets: tuple[str, ...] = ()
         if sqlstate != "AW003":
             text = (
                 f"schema {schema!r} is missing or of another version ({text}); "
-                f"run: awa-pool migrate --schema {schema}"
+                f"run: awa-pool migrate --schema {shlex.quote(schema)}"
             )
         return kind(text, sqlstate=sqlstate)
     if issubclass(kind, StoreError):

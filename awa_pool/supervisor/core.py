@@ -405,7 +405,7 @@ class Supervisor:
             self.stopping.status = self.stopping.status or int(status)
             return []
         self.gave_up = reason
-        return [Log("error", reason), *self.stop(reason, now_s, int(status))]
+        return [Log("error", reason), *self.stop("given up", now_s, int(status))]
 
     def stop(self, reason: str, now_s: float, status: int = 0) -> list[Command]:
         """Begin the end: workers first, then dispatcher, finalizer and the rest."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-import importlib
-import traceback
+import shlex
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -12,6 +11,8 @@ import dill
 
 from awa_pool.errors import ConfigError
 from awa_pool.registry import Registry
+
+from .loading import load_named, registry_of
 
 
 class App(Protocol):
@@ -38,38 +39,35 @@ def pack_app(app: Any) -> str:
 def load_app(settings: Mapping[str, Any]) -> Registry:
     """Return the registry of the app that the settings name.
 
-    Errors: ConfigError naming the app, the module and what went wrong in it, with the last lines of the traceback.
+    Errors: ConfigError in one line naming the app, the module and what went wrong in it, or another schema than the
+    pool's.
     """
     blob, name = settings.get("app_blob"), settings.get("app")
     if blob:
+        what = "the app of __main__"
         try:
-            return _registry(dill.loads(base64.b64decode(blob)), "the app of __main__")
+            app: Any = dill.loads(base64.b64decode(blob))
         except Exception as error:  # user code runs while it is unpacked
-            raise ConfigError(f"cannot load the app of __main__: {_describe(error)}") from error
-    if not name:
+            raise ConfigError(f"cannot load {what}: {type(error).__name__}: {error}") from error
+        registry = registry_of(app)
+        if registry is None:
+            raise ConfigError(f"{what} is a {type(app).__name__}, not a Client")
+    elif name:
+        what = f"app {name!r}"
+        app = load_named(str(name))
+        registry = registry_of(app)
+        assert registry is not None  # load_named refuses what has none
+    else:
         return Registry()
-    return load_named(str(name))
-
-
-def load_named(name: str) -> Registry:
-    """Import `module:attribute` and return its registry. Errors: ConfigError, as for `load_app`."""
-    module_name, _, attribute = name.partition(":")
-    try:
-        target: Any = importlib.import_module(module_name)
-        for part in (attribute or "client").split("."):
-            target = getattr(target, part)
-    except (Exception, SystemExit) as error:  # user code runs at import, and may even exit
-        raise ConfigError(f"cannot load app {name!r}: {_describe(error)}") from error
-    return _registry(target, f"app {name!r}")
-
-
-def _registry(app: Any, what: str) -> Registry:
-    registry = app if isinstance(app, Registry) else getattr(app, "registry", None)
-    if not isinstance(registry, Registry):
-        raise ConfigError(f"{what} is a {type(app).__name__}, not a Client")
+    _refuse_another_schema(app, settings.get("schema"), what)
     return registry
 
 
-def _describe(error: BaseException) -> str:
-    lines = traceback.format_tb(error.__traceback__)[-2:]
-    return f"{type(error).__name__}: {error}\n{''.join(lines)}".rstrip()
+def _refuse_another_schema(app: Any, schema: object, what: str) -> None:
+    """Jobs that handlers put in through the app's own Client would never be seen by this pool."""
+    own = getattr(app, "schema", None)
+    if isinstance(own, str) and schema is not None and own != schema:
+        raise ConfigError(
+            f"{what}: its Client is for schema {own!r}, this pool for {schema!r}; "
+            f"start the pool with --schema {shlex.quote(own)}, or leave the Client's schema out"
+        )

@@ -27,7 +27,7 @@ from multiprocess.connection import Connection
 from awa_pool.errors import ConfigError
 
 from . import guard
-from .app import load_named
+from .loading import load_named
 from .process import die_with_parent, disregard_stop_signals, dump_on_crash, open_sockets, other_threads
 
 STATUS = struct.Struct("=q")

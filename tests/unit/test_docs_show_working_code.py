@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from awa_pool import Job
-from awa_pool.cli.loading import load_app
+from awa_pool.worker.loading import load_named
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,7 +38,7 @@ def test_the_examples_are_apps(spec: str, queues: list[str], monkeypatch: pytest
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     before = set(sys.modules)
     try:
-        assert load_app(spec).registry.queues() == queues
+        assert load_named(spec).registry.queues() == queues
     finally:
         for name in set(sys.modules) - before:
             if name.split(".")[0] in ("shop", "measure"):

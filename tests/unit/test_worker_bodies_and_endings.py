@@ -108,9 +108,9 @@ def test_no_app_is_an_app_without_tasks() -> None:
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"app": "no_such_module:client"}, "'no_such_module:client': ModuleNotFoundError"),
-        ({"app": "json:client"}, "'json:client': AttributeError"),
-        ({"app": "json:dumps"}, "is a function, not a Client"),
+        ({"app": "no_such_module:client"}, "there is no module 'no_such_module'"),
+        ({"app": "json:client"}, "module 'json' has no 'client'"),
+        ({"app": "json:dumps"}, "is of type function, not an awa_pool.Client"),
         ({"app": ""}, None),
         ({"app_blob": "bm9uc2Vuc2U="}, "the app of __main__"),
     ],

@@ -10,26 +10,30 @@ from types import ModuleType
 from typing import Any
 
 from awa_pool.errors import ConfigError
+from awa_pool.registry import Registry
 
 _LONGEST_TEXT = 300
 
 
-def load_app(spec: str) -> Any:
+def load_named(spec: str) -> Any:
     """Return the Client that MODULE:CLIENT names.
 
     Errors: ConfigError naming the missing module or attribute, what stands there instead of a Client, or the
     error and the line at which the import failed.
     """
     module_name, _, attribute = spec.partition(":")
+    attribute = attribute or "client"
     module = _import(spec, module_name)
     found: Any = module
     for part in attribute.split("."):
-        if not hasattr(found, part):
-            raise ConfigError(
-                f"app {spec!r}: module {module_name!r} has no {attribute!r}{_hint(module, attribute)}"
-            )
-        found = getattr(found, part)
-    if not _is_client(found):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            missing = f"module {module_name!r} has no {attribute!r}{_hint(module, attribute)}"
+            raise ConfigError(f"app {spec!r}: {missing}") from None
+        except Exception as error:  # a module's own __getattr__
+            raise _failed(spec, error) from error
+    if registry_of(found) is None:
         raise ConfigError(
             f"app {spec!r}: {attribute!r} is of type {type(found).__name__}, not an awa_pool.Client{_hint(module, '')}"
         )
@@ -70,14 +74,17 @@ def _is_users(filename: str) -> bool:
     return not filename.startswith("<frozen") and filename not in (__file__, importlib.__file__)
 
 
-def _is_client(found: object) -> bool:
-    from awa_pool.registry import Registry
-
-    return isinstance(getattr(found, "registry", None), Registry)
+def registry_of(found: object) -> Registry | None:
+    """Return the registry of a Client, or of what is one itself; None for anything else."""
+    try:
+        registry = found if isinstance(found, Registry) else getattr(found, "registry", None)
+        return registry if isinstance(registry, Registry) else None
+    except Exception:  # noqa: BLE001 (whatever else stands in the user's module may object to being asked)
+        return None
 
 
 def _hint(module: ModuleType, written: str) -> str:
-    clients = sorted(name for name, value in vars(module).items() if _is_client(value))
+    clients = sorted(name for name, value in vars(module).items() if registry_of(value) is not None)
     if clients:
         return f"; its Client is {', '.join(f'{module.__name__}:{name}' for name in clients)}"
     near = difflib.get_close_matches(written, vars(module), 1) if written else []
