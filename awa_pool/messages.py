@@ -264,7 +264,7 @@ class Stats(Message):
 
 @dataclass(frozen=True, slots=True)
 class Idle(Message):
-    """Dispatcher, under --drain: nothing available or running is left; `later` wait for their time."""
+    """Dispatcher, under --drain: nothing available or running is left; `later` wait for their time or are paused."""
 
     later: int
 

@@ -84,6 +84,12 @@ class Database:
                         extra={"event": notes.LISTENER_DEAF},
                     )
                 return Notified("")
-            case ListenerLost():
+            case ListenerLost(error):
+                _log.warning(
+                    "%s jobs are found by polling until notifications come again: %s",
+                    notes.LISTENER_LOST,
+                    error,
+                    extra={"event": notes.LISTENER_LOST},
+                )
                 return Notified("")  # something may have been missed, or will be: look once
         return None

@@ -27,6 +27,8 @@ def with_database(config: PoolConfig) -> Iterator[PoolConfig]:
     Errors: ConfigError when none is given or the address cannot be read; EmbeddedError.
     """
     dsn = config.dsn
+    if config.listen_dsn is not None:
+        check_address(config.listen_dsn)
     if dsn is None and not config.embedded:
         dsn = (app_dsn(config.app) if config.app else None) or os.environ.get("DATABASE_URL") or None
     if dsn is not None:

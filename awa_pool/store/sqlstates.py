@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 import psycopg
 
 from awa_pool.errors import (
     AwaError,
+    ConfigError,
     JobNotFound,
     SchemaMismatch,
     StoreConflict,
@@ -46,6 +48,10 @@ BY_CLASS: dict[str, type[StoreError]] = {
 }
 
 
+# How libpq refuses a value in an address, before it looks for a server: no waiting will change that.
+_IMPOSSIBLE = re.compile(r"\binvalid (port number|integer value|\w+ value)\b")
+
+
 def class_of(sqlstate: str | None) -> type[AwaError]:
     """Return the error class of a SQLSTATE; None (the connection itself failed) is StoreUnavailable."""
     if sqlstate is None:
@@ -61,6 +67,8 @@ def translate(problem: psycopg.Error, schema: str, secrets: tuple[str, ...] = ()
             scrub(str(problem), secrets)
         )  # refused by the driver, before it reached the server
     text = scrub(problem.diag.message_primary or str(problem) or type(problem).__name__, secrets).strip()
+    if sqlstate is None and _IMPOSSIBLE.search(text):
+        return ConfigError(f"the DSN cannot be used: {text.removeprefix('connection is bad: ')}")
     kind = class_of(sqlstate)
     if issubclass(kind, SchemaMismatch):
         if sqlstate != "AW003":

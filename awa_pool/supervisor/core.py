@@ -222,7 +222,7 @@ class Supervisor:
             case Drained():
                 child.drained = True
             case Idle(later=later) if self.stopping is None:
-                wait = f"; {later} wait for their time" if later else ""
+                wait = f"; {later} wait for their time or in paused queues" if later else ""
                 return [
                     Log("info", f"drained: nothing is available or running{wait}"),
                     *self.stop("drained", now_s),

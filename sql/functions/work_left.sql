@@ -1,5 +1,5 @@
 -- work_left(queues) -> (available, running, later): what a draining pool has before it. Counts are capped at 1,000 a slot
--- and queue: enough to tell none from some and to say a number.
+-- and queue: enough to tell none from some and to say a number. What is available in a paused queue is for later.
 -- Guard: none. Locks: none. Errors: none.
 create or replace function {schema}.work_left(p_queues text[])
 returns table(available bigint, running bigint, later bigint)
@@ -7,12 +7,18 @@ language plpgsql stable
 set search_path = {schema}, pg_catalog, pg_temp
 set jit = off
 as $$
+declare
+    v_paused bigint;
 begin
-    select coalesce(sum(n.available), 0) into available
+    select
+        coalesce(sum(n.available) filter (where p.queue is null), 0),
+        coalesce(sum(n.available) filter (where p.queue is not null), 0)
+    into available, v_paused
     from (select distinct q from unnest(p_queues) as q) as u(name)
-    cross join lateral count_ready(u.name, 1000) as n(available);
+    cross join lateral count_ready(u.name, 1000) as n(available)
+    left join queues as p on p.queue = u.name and p.paused_at is not null;
     select coalesce(sum(o.running), 0) into running from open_counts() as o where o.queue = any(p_queues);
-    select coalesce(sum(d.scheduled + d.retryable), 0) into later
+    select v_paused + coalesce(sum(d.scheduled + d.retryable), 0) into later
     from (select distinct q from unnest(p_queues) as q) as u(name)
     cross join lateral stored_depth(u.name, 1000) as d;
     return next;

@@ -98,6 +98,16 @@ def test_pages_follow_each_other_without_gap_or_repeat(queue: Queue) -> None:
     assert seen == ids[::-1]
 
 
+def test_a_paused_queue_holds_up_no_drain(queue: Queue) -> None:
+    for _ in range(3):
+        queue.enqueue()
+    queue.claim(1)
+    queue.enqueue(queue="other")
+    queue.rows("select awa_pool.pause_queue('default')")
+    assert queue.rows("select * from awa_pool.work_left(array['default'])") == [(0, 1, 2)]
+    assert queue.rows("select * from awa_pool.work_left(array['default', 'other'])") == [(1, 1, 2)]
+
+
 def test_a_paused_queue_and_the_age_of_its_oldest_job_are_told(queue: Queue) -> None:
     queue.enqueue()
     queue.rows("select awa_pool.pause_queue('default')")

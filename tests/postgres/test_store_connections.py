@@ -83,6 +83,14 @@ def test_a_schema_that_is_not_this_one_is_refused_by_each_new_connection(dsn, ch
         client.insert({}, kind="k")
 
 
+@pytest.mark.parametrize("wrong", ["port=99999999", "port=0", "sslmode=bogus", "target_session_attrs=bogus"])
+def test_an_address_that_can_never_work_is_refused_and_not_waited_for(dsn, wrong):
+    with pytest.raises(ConfigError) as refused:
+        connect(f"{dsn} {wrong} password=s3cr3t")
+    assert "bogus" in str(refused.value) or "port" in str(refused.value)
+    assert "s3cr3t" not in str(refused.value)
+
+
 def test_the_servers_codes_become_our_errors(dsn):
     store = connect(dsn)
     with pytest.raises(ValidationError, match=r"^jobs\[1\]\.priority: ") as caught:
