@@ -56,7 +56,9 @@ def read_endings(message: EndAttempts) -> tuple[list[Part], list[Item], int]:
     items: list[Item] = []
     bad = 0
     for entry in message.items:
-        kind = entry[9] if isinstance(entry, list) and len(entry) == 10 and isinstance(entry[9], str) else None
+        kind = (
+            entry[9] if isinstance(entry, list) and len(entry) == 10 and isinstance(entry[9], str) else None
+        )
         values = None if kind is None else read_item(entry[:9])
         if values is None or kind is None:
             bad += 1
