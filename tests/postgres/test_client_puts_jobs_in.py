@@ -260,7 +260,7 @@ def test_closing_ends_the_sessions_and_the_client_can_be_used_again(client, dsn)
 
 def test_migrate_installs_what_the_client_needs(empty_dsn):
     with Client(empty_dsn, schema="my jobs") as client:
-        with pytest.raises(SchemaMismatch, match="awa-pool migrate --schema my jobs"):
+        with pytest.raises(SchemaMismatch, match="awa-pool migrate --schema 'my jobs'"):
             client.insert({}, kind="k")
         client.migrate()
         assert client.get_job(client.insert({}, kind="k")).kind == "k"
