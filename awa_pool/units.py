@@ -49,3 +49,11 @@ def parse_duration(text: str) -> float:
 def parse_size(text: str) -> int:
     """Read `512MiB`, `2GB`, `1.5GiB`; bytes. Errors: ConfigError saying what to write."""
     return int(_sum(text, _BYTES, "size", "64KiB, 512MiB or 2GB"))
+
+
+def write_duration(seconds: float) -> str:
+    """Return a duration so that `parse_duration` reads it back, in the largest unit that needs no fraction."""
+    for unit in ("h", "m", "s"):
+        if seconds >= _SECONDS[unit] and not seconds % _SECONDS[unit]:
+            return f"{seconds / _SECONDS[unit]:.0f}{unit}"
+    return f"{seconds:g}s" if seconds >= 1 or not seconds else f"{seconds * 1000:g}ms"

@@ -373,7 +373,7 @@ class Dispatcher:
             for lane in desk.lanes:
                 if lane.jobs:
                     desk.recall(lane)
-            desk.note(logging.INFO, notes.DRAINING, jobs=desk.books.jobs, drain_s=drain_s)
+            desk.note(_weight(desk.books.jobs), notes.DRAINING, jobs=desk.books.jobs, drain_s=drain_s)
         if not drain_s:
             self._cut()
 
@@ -395,6 +395,11 @@ class Dispatcher:
         empty = not self.desk.books.jobs and not self.claiming.asking and self.departures.due_s() is None
         if empty or (self._leave_s is not None and self.desk.now_s >= self._leave_s):
             self._left = True
-            self.desk.note(logging.INFO, notes.DRAINED, jobs_left=self.desk.books.jobs)
+            self.desk.note(_weight(self.desk.books.jobs), notes.DRAINED, jobs_left=self.desk.books.jobs)
             self.desk.out.append(ToSupervisor(Drained("dispatcher", self.settings.incarnation)))
             self.desk.out.append(Exit())
+
+
+def _weight(jobs: int) -> int:
+    """Return the log level of a stage of the way out: with no job in hand it is no news."""
+    return logging.INFO if jobs else logging.DEBUG

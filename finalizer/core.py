@@ -398,7 +398,7 @@ class Finalizer:
 
     def _leave_by(self, at_s: float) -> None:
         if self._leave_s is None:
-            self._note(logging.INFO, notes.DRAINING, held_jobs=self.held_jobs)
+            self._note(_weight(self.held_jobs), notes.DRAINING, held_jobs=self.held_jobs)
             self._heard_s = max(self._heard_s, self._now_s)
         self._leave_s = at_s if self._leave_s is None else min(self._leave_s, at_s)
 
@@ -408,9 +408,14 @@ class Finalizer:
         done = self.roads.empty and self._now_s - self._heard_s >= QUIET_S
         if done or self._now_s >= self._leave_s:
             self._left = True
-            self._note(logging.INFO, notes.DRAINED, jobs_left=self.held_jobs)
+            self._note(_weight(self.held_jobs), notes.DRAINED, jobs_left=self.held_jobs)
             self._out.append(ToSupervisor(Drained("finalizer", self.settings.incarnation)))
             self._out.append(Exit())
 
     def _note(self, level: int, event: str, **fields: Any) -> None:
         self._out.append(Note(level, event, fields))
+
+
+def _weight(jobs: int) -> int:
+    """Return the log level of a stage of the way out: with no job in hand it is no news."""
+    return logging.INFO if jobs else logging.DEBUG

@@ -12,12 +12,13 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from awa_pool.config import PoolConfig, load
+from awa_pool.config import SETTINGS, PoolConfig, load
 from awa_pool.errors import ConfigError, JobNotFound
 from awa_pool.states import State
 from awa_pool.store import statements as do
 from awa_pool.store.connection import connect
 from awa_pool.store.store import Store
+from awa_pool.units import write_duration
 
 from . import render
 from .database import with_database
@@ -47,7 +48,7 @@ def status(
     as_json: Json = False, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None,
     data_dir: DataDir = None, app: App = None,
 ) -> None:  # fmt: skip
-    """Show pools that are alive and what waits in each queue."""
+    """Show the pools of the last day and what waits in each queue."""
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
         runtimes, queues = store.runtimes(), store.queue_stats()
     if as_json:
@@ -170,13 +171,23 @@ def stats(
 
 
 def settings(
-    app: App = None, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None, data_dir: DataDir = None,
+    as_json: Json = False, app: App = None, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None,
+    data_dir: DataDir = None,
 ) -> None:  # fmt: skip
     """Show each setting, its value and where it came from."""
     given = {"app": app, "dsn": dsn, "schema": schema, "embedded": embedded, "data_dir": data_dir}
     config, sources = load(given, environ=os.environ, start=Path.cwd())
-    rows = [(name.removesuffix("_s"), _setting(config, name), source) for name, source in sources.items()]
+    rows = [(_as_written(name), _setting(config, name), source) for name, source in sources.items()]
+    if as_json:
+        for row in rows:
+            render.print_json(dict(zip(("setting", "value", "source"), row, strict=True)))
+        return
     render.console().print(render.table("", ("setting", "value", "source"), rows))
+
+
+def _as_written(name: str) -> str:
+    """Return a setting's name as pyproject.toml and, but for case and prefix, flag and variable have it."""
+    return SETTINGS[name].key.replace("_", "-")
 
 
 def _setting(config: PoolConfig, name: str) -> str:
@@ -186,7 +197,7 @@ def _setting(config: PoolConfig, name: str) -> str:
     if name == "queues":
         return ", ".join(q.name if q.max is None else f"{q.name}:{q.max}" for q in value) or "–"
     if name.endswith("_s"):
-        return f"{value:g}s"
+        return write_duration(value)
     if name.endswith("_bytes"):
         return render.size(value)
     return "–" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -94,7 +94,7 @@ def _run(
     )
     endpoint = _endpoint(config, pool)
     _name_this_process(app)
-    _log.info("starting %d workers for %s", config.workers, app.title)
+    _log.info("starting %d worker%s for %s", config.workers, "s" * (config.workers > 1), app.title)
     try:
         return pool.run()
     finally:

@@ -14,6 +14,7 @@ from awa_pool.cli import entry
 from awa_pool.cli.app_facts import app_dsn, check_app_name
 from awa_pool.cli.commands import COMMANDS
 from awa_pool.errors import ConfigError
+from awa_pool.units import parse_duration, write_duration
 
 SECRET = "s3cr3t-word"
 
@@ -138,6 +139,25 @@ def test_config_tells_value_and_source_and_hides_addresses(
     assert "3" in lines["workers"] and "AWA_POOL_WORKERS" in lines["workers"]
     assert "mine" in lines["schema"] and "--schema" in lines["schema"]
     assert SECRET not in told
+    assert "2h" in lines["retention"] and {"history-size", "max-rss", "stale-after"} <= set(lines)
+
+
+def test_config_tells_programs_as_objects(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWA_POOL_MAX_RSS", "512MiB")
+    assert entry.main(["config", "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {"setting": "max-rss", "value": "512 MiB", "source": "AWA_POOL_MAX_RSS"} in rows
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"),
+    [(86_400, "24h"), (90, "90s"), (300, "5m"), (0.25, "250ms"), (1.5, "1.5s"), (0, "0s")],
+)
+def test_durations_are_written_as_they_are_read(seconds: float, written: str) -> None:
+    assert write_duration(seconds) == written
+    assert parse_duration(written) == seconds
 
 
 def test_migrate_prints_its_sql_without_a_database(capsys: pytest.CaptureFixture[str]) -> None:
