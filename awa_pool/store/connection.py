@@ -17,6 +17,7 @@ from .statements import SchemaFacts
 from .store import Store
 
 CONNECT_TIMEOUT_S = 10
+LOOKING = "cli"
 DEFAULTS: dict[str, Any] = {  # a peer that vanished is noticed within half a minute; the DSN's own values win
     "connect_timeout": CONNECT_TIMEOUT_S,
     "keepalives": 1,
@@ -45,7 +46,9 @@ def target(dsn: str, role: str = "client") -> Target:
     if not all(port.isdecimal() for port in str(given.get("port") or "5432").split(",")):
         raise ConfigError("the DSN's port is not a number")
     secrets = tuple(str(given[key]) for key in ("password", "sslpassword") if given.get(key))
-    settings: dict[str, Any] = {**DEFAULTS, **given, "application_name": f"awa-pool {role}"}
+    # A server that has turned read-only (the old primary after a failover) is as good as away; looking at one is fine.
+    writable = {} if role == LOOKING else {"target_session_attrs": "read-write"}
+    settings: dict[str, Any] = {**DEFAULTS, **writable, **given, "application_name": f"awa-pool {role}"}
     return Target(make_conninfo("", **settings), secrets)
 
 

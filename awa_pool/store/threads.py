@@ -92,6 +92,8 @@ class StoreThread:
         self._calls: deque[tuple[Callable[[Store], Any], Any]] = deque()
         self._closing = False
         self._lost_said = False
+        self._proven = True
+        """A call has succeeded on this connection; one on which none did is followed by a pause."""
         self._running = False
         self._store: Store | None = None
         self._thread = threading.Thread(target=self._run, name=f"awa-pool {name}", daemon=True)
@@ -142,8 +144,11 @@ class StoreThread:
     def _next(self) -> tuple[Callable[[Store], Any], Any] | None:
         """Return the next call once there is a connection to run it on; None to end."""
         while True:
-            if self._store is None and not self._reconnect():
-                return None
+            if self._store is None:
+                if not self._proven:
+                    self._pause()
+                if not self._reconnect():
+                    return None
             with self._changed:
                 while not self._calls and not self._closing:
                     self._changed.wait()
@@ -167,7 +172,7 @@ class StoreThread:
                     self._fail_waiting(problem)
                 self._pause()
                 continue
-            self._pauses.reset()
+            self._proven = False
             self._lost_said = False
             self._mailbox.put(StoreBack(self.name))
             return True
@@ -184,6 +189,9 @@ class StoreThread:
         event: StoreAnswered | StoreFailed
         try:
             event = StoreAnswered(token, call(store))
+            if not self._proven:
+                self._proven = True
+                self._pauses.reset()
         except Exception as problem:  # noqa: BLE001 (whatever it was, it belongs to that call)
             event = StoreFailed(token, problem)
             if isinstance(problem, StoreUnavailable | SchemaMismatch) or not store.usable:

@@ -48,6 +48,32 @@ def test_a_restart_of_the_server_costs_no_attempt_and_ends_no_process(
         assert running.log.count("supervisor: the database is away") == 1
 
 
+def test_a_server_that_turns_read_only_is_as_good_as_away(
+    tmp_path: Path, dsn: str, pg_server: Server
+) -> None:
+    jobs = 300
+    with Client(dsn) as client:
+        acts = [supervised.Act("spin", 0.005) for _ in range(jobs)]
+        client.insert_many([InsertRequest(args=act, kind="act", max_attempts=1) for act in acts])
+    with pool(tmp_path, dsn, metrics_port=0) as running:
+        running.ready()
+        try:
+            pg_server.execute("alter system set default_transaction_read_only = on")
+            pg_server.execute("select pg_reload_conf()")
+            running.logged("the database is away")
+            wait_until("readiness names it", lambda: running.fetch("/readyz")[0] == 503, 10.0)
+        finally:
+            with psycopg.connect(
+                pg_server.dsn(), autocommit=True, options="-c default_transaction_read_only=off"
+            ) as conn:
+                conn.execute("alter system reset default_transaction_read_only")
+                conn.execute("select pg_reload_conf()")
+        with Client(dsn) as client:
+            wait_until("all jobs are completed", lambda: completed(client) == jobs)
+        wait_until("it is ready again", lambda: running.fetch("/readyz")[0] == 200)
+        assert running.log.count("store.away") <= 6  # a line or two of each actor, not one for each try
+
+
 def test_a_pool_that_is_stopped_while_the_database_is_away_ends_in_time(
     tmp_path: Path, dsn: str, pg_server: Server
 ) -> None:

@@ -120,6 +120,28 @@ def test_an_absent_database_is_said_once_and_waited_for(box, start):
     assert collect(box, 3) == [StoreLost("test", error), StoreBack("test"), StoreAnswered(1, "at last")]
 
 
+def test_connections_on_which_nothing_works_come_with_growing_pauses(box, start):
+    server = Server()
+    thread = start(server)
+
+    def fails(store: FakeStore) -> None:
+        raise StoreUnavailable("no space left on the server")
+
+    began_s, tries = time.monotonic(), 6
+    for n in range(tries):
+        thread.submit(fails, n)
+        while not any(getattr(event, "token", None) == n for event in box.take()):
+            select.select([box.fileno()], [], [], DEADLINE_S)
+    assert len(server.stores) == tries
+    assert time.monotonic() - began_s > sum(
+        0.05 * 2**n / 2 for n in range(tries - 1)
+    )  # at least half of each pause
+    thread.submit(lambda store: "works", "at last")
+    while not any(event == StoreAnswered("at last", "works") for event in box.take()):
+        select.select([box.fileno()], [], [], DEADLINE_S)
+    assert thread._pauses.next_s() <= 0.05
+
+
 def test_a_schema_that_does_not_fit_fails_what_waits(box, start):
     error = SchemaMismatch("run awa-pool migrate")
     asked = threading.Event()
