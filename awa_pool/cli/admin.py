@@ -216,8 +216,13 @@ def _state(state: str) -> Text:
 def _last_error(errors: list[dict[str, Any]]) -> str:
     if not errors:
         return ""
-    lines = _error_line(max(errors, key=lambda error: error.get("attempt") or 0)).splitlines()
+    lines = _error_line(max(errors, key=_attempt)).splitlines()
     return lines[0][:120] if lines else ""
+
+
+def _attempt(error: dict[str, Any]) -> int:
+    attempt = error.get("attempt")  # other software may have written anything
+    return attempt if isinstance(attempt, int) else 0
 
 
 def _error_line(error: dict[str, Any]) -> str:

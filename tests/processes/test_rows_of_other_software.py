@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from cli_rig import run
 from pool_rig import pool
 
 from awa_pool import Client
@@ -34,6 +35,7 @@ def test_rows_that_nobody_can_read_fail_alone_and_a_drain_gets_past_them(tmp_pat
     ]
     good = [
         put(dsn, "args, errors", "'{}', '5'"),
+        put(dsn, "args, errors", """'{}', '["x", {"attempt": "one"}, {"attempt": 2, "type": 7}]'"""),
         put(dsn, "args, created_at, run_at", "'{}', '-infinity', 'infinity'"),
         put(dsn, "args, run_lease", "'{}', (1::bigint << 62) - 5"),
         put(dsn, "args", "'{}'"),
@@ -48,6 +50,8 @@ def test_rows_that_nobody_can_read_fail_alone_and_a_drain_gets_past_them(tmp_pat
         **dict.fromkeys(good, "completed"),
     }
     assert {row.id for row in client.list_jobs(limit=100)} == set(found)
+    shown = run("jobs", cwd=tmp_path, AWA_POOL_DSN=dsn)
+    assert shown.returncode == 0 and "UnreadableJob" in shown.stdout, shown.stderr
     unread = found[bad[0]]
     assert unread is not None and unread.args.startswith('{"a":[[[')
     assert unread.errors[-1]["type"] == "UnreadableJob"
