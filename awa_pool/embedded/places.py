@@ -20,6 +20,7 @@ import pwd
 import stat
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -199,10 +200,16 @@ def _make_base(base: Path, user: ServerUser) -> None:
 
 
 def _private(folder: Path, uid: int, gid: int) -> None:
-    with contextlib.suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
+    if not os.path.lexists(
+        folder
+    ):  # made under another name: nobody ever sees one that is not yet its owner's
+        draft = tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent)
         if os.geteuid() == 0:
-            os.chown(folder, uid, gid)
+            os.chown(draft, uid, gid)
+        try:
+            os.rename(draft, folder)
+        except OSError:  # somebody else was faster
+            os.rmdir(draft)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != uid:
         raise EmbeddedError(f"{folder} is not a folder of {_name_of(uid)!r}: remove it")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -47,3 +49,20 @@ def test_a_relative_data_home_is_ignored(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("XDG_DATA_HOME", "relative")
     monkeypatch.setenv("HOME", "/home/me")
     assert places.base_folder(None) == Path("/home/me/.local/share/awa-pool/server")
+
+
+def test_a_private_folder_is_its_owners_from_the_moment_others_can_see_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "socket"
+    seen: list[bool] = []
+    monkeypatch.setattr(os, "chown", lambda *_: seen.append(folder.exists()))
+    me = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    for _ in range(2):
+        places._private(folder, me, 0)
+    assert seen == [False]
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700 and [*tmp_path.iterdir()] == [folder]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EmbeddedError, match="remove it"):
+        places._private(tmp_path / "file", me, 0)
