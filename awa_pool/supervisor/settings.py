@@ -48,7 +48,7 @@ def settings_for(
     runtime_id: str,
     queues: tuple[QueueSpec, ...],
 ) -> dict[str, Any]:
-    """Return the settings of one child. Workers run user code: they get the app, and no way to act as the pool."""
+    """Return the settings of one child. Workers run user code: they get the app, and the address for its own Client."""
     if config.dsn is None:
         raise ConfigError("no database given: write --dsn, set AWA_POOL_DSN, or give the Client one")
     settings: dict[str, Any] = {
@@ -67,6 +67,7 @@ def settings_for(
     if role == WORKER:
         return settings | {
             "worker": number,
+            "dsn": config.dsn,
             "app": app.name,
             "app_blob": app.blob,
             "concurrency": config.concurrency,

@@ -60,6 +60,8 @@ def load_app(settings: Mapping[str, Any]) -> Registry:
     else:
         return Registry()
     _refuse_another_schema(app, settings.get("schema"), what)
+    if getattr(app, "dsn", "") is None and isinstance(settings.get("dsn"), str):
+        app.dsn = settings["dsn"]  # handlers put jobs in where this pool takes them from
     return registry
 
 

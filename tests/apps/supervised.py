@@ -58,3 +58,14 @@ def rest(job: Job[Rest]) -> None:
     until = time.monotonic() + job.args.s
     while not os.path.exists(f"{job.args.path}.go") and time.monotonic() < until:
         sum(range(1000))
+
+
+@dataclass
+class Relay:
+    """Put a job in from a handler, through the app's own client."""
+
+
+@client.task(Relay)
+def relay(job: Job[Relay]) -> None:
+    client.insert(Act())
+    client.close()

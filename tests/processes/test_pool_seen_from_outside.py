@@ -104,3 +104,11 @@ def _run_dir(pid: int) -> str:
         if target.endswith("/lock") and "awa-pool-" in target:
             return os.path.dirname(target)
     raise AssertionError("the supervisor holds no lock")
+
+
+def test_a_handler_puts_jobs_in_where_its_pool_takes_them_from(tmp_path: Path, dsn: str) -> None:
+    with Client(dsn) as client:
+        client.insert(supervised.Relay(), kind="relay")
+        with pool(tmp_path, dsn, drain=True) as running:
+            assert running.ended() == 0, running.log
+        assert sorted(row.kind for row in client.list_jobs(state="completed")) == ["act", "relay"]
