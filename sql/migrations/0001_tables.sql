@@ -34,26 +34,36 @@ create type {schema}.body as (
 -- which slot is current, and a slot is safe to close once every older xid has ended.
 create table {schema}.jobs_ready (
     job_id bigint not null default nextval('{schema_text}.job_id_seq'),
-    queue text collate "C" not null default 'default' check (char_length(queue) between 1 and 200),
-    priority smallint not null default 2 check (priority between -4 and 4 and priority <> 0),
-    kind text not null check (char_length(kind) between 1 and 200),
+    queue text collate "C" not null default 'default',
+    priority smallint not null default 2,
+    kind text not null,
     args json not null,
-    attempt smallint not null default 0 check (attempt between 0 and 32000),
-    max_attempts smallint not null default 25 check (max_attempts between 1 and 1000),
-    run_lease bigint not null default 0 check (run_lease between 0 and 1::bigint << 62),
+    attempt smallint not null default 0,
+    max_attempts smallint not null default 25,
+    run_lease bigint not null default 0,
     run_at timestamptz not null default now(),
     created_at timestamptz not null default now(),
     metadata json,
-    tags text[] check (cardinality(tags) <= 20),
+    tags text[],
     ordering_key text,
     errors jsonb,
-    snoozes int not null default 0 check (snoozes >= 0),
+    snoozes int not null default 0,
     deadline_s float8,
     unique_key bytea,
     unique_states smallint,
     progress json,
     txid xid8 not null default pg_current_xact_id(),
-    slot smallint not null default {schema}.slot_now()
+    slot smallint not null default {schema}.slot_now(),
+    -- One constraint, and bytes before characters: as eight it took a sixth of a COPY's time.
+    constraint jobs_ready_is_sound check (
+        (octet_length(queue) between 1 and 200 or char_length(queue) between 1 and 200)
+        and (octet_length(kind) between 1 and 200 or char_length(kind) between 1 and 200)
+        and priority between -4 and 4 and priority <> 0
+        and max_attempts between 1 and 1000
+        and attempt between 0 and 32000
+        and run_lease between 0 and 4611686018427387904
+        and snoozes >= 0
+        and (tags is null or cardinality(tags) <= 20))
 ) partition by list (slot);
 -- Uncompressed out of line: pg_column_size is then the size a claim will hand out, known without reading it.
 alter table {schema}.jobs_ready alter column args set storage external;
