@@ -115,7 +115,9 @@ class Stopping:
         elif now_s >= self._cut_at_s and not self._cut:
             self._cut = True
             out.append(
-                Log("warning", f"still busy: {len(workers)} of the workers; their jobs are cut and given back")
+                Log(
+                    "warning", f"still busy: {len(workers)} of the workers; their jobs are cut and given back"
+                )
             )
             for child in workers:
                 child.leave_by_s, child.cut = now_s + CUT_GRACE_S, True
