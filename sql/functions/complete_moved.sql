@@ -13,7 +13,7 @@ begin
          order by l.idx for update skip locked
     ), gone as (
         delete from {schema}.leases as l using held as h
-         where l.receipt_id = h.receipt_id and l.idx = h.idx returning l.*
+         where l.receipt_id = p_receipt and l.idx = h.idx returning l.*
     ), kept as (
         insert into {schema}.jobs_finished (job_id, queue, priority, kind, args, attempt, max_attempts, run_lease,
                 run_at, created_at, metadata, tags, ordering_key, errors, snoozes, deadline_s, unique_key,
