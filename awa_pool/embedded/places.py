@@ -179,7 +179,10 @@ def prepare(places: Places, user: ServerUser) -> None:
 
 
 def _make_base(base: Path, user: ServerUser) -> None:
-    fresh = not base.exists() or (base.is_dir() and not any(base.iterdir()))
+    # What another start is just making, under another name, does not count: `holders` is the first to get its own.
+    fresh = not base.exists() or (
+        base.is_dir() and all(entry.name.startswith(".holders-") for entry in base.iterdir())
+    )
     if not fresh and not (base / "holders").is_dir():
         raise EmbeddedError(
             f"{base} is not an empty folder and holds no embedded server: name another one with --data-dir"

@@ -66,3 +66,10 @@ def test_a_private_folder_is_its_owners_from_the_moment_others_can_see_it(
     (tmp_path / "file").write_text("")
     with pytest.raises(EmbeddedError, match="remove it"):
         places._private(tmp_path / "file", me, 0)
+
+
+def test_a_folder_that_another_start_is_just_making_is_taken_for_a_fresh_one(tmp_path: Path) -> None:
+    base = tmp_path / "server"
+    (base / ".holders-draft").mkdir(parents=True)
+    places.prepare(places.Places(base), places.ServerUser("me", os.getuid(), os.getgid(), switch=False))
+    assert (base / "holders").is_dir()
