@@ -1,0 +1,28 @@
+-- Dead letter queue, unique keys, and the settings of a queue that go with them.
+
+alter table {schema}.queues
+    add column deadline_s float8 check (deadline_s > 0 and deadline_s < 'infinity'),
+    add column dlq boolean not null default true,
+    add column dlq_retention_s float8 check (dlq_retention_s > 0 and dlq_retention_s < 'infinity');
+
+-- Failed jobs that wait for a person: out of the history's retention, until retried or purged.
+create table {schema}.jobs_dead (
+    like {schema}.jobs_finished including defaults including constraints,
+    primary key (job_id)
+);
+create index jobs_dead_age on {schema}.jobs_dead (finalized_at, job_id);
+create index jobs_dead_queue on {schema}.jobs_dead (queue, finalized_at, job_id);
+create index jobs_dead_kind on {schema}.jobs_dead (kind, finalized_at, job_id);
+
+-- Who holds a unique key: a row stands while its job's state is in the job's mask. release_at: the job has left the
+-- history before its time, the key goes at this instant.
+create table {schema}.unique_claims (
+    unique_key bytea not null check (octet_length(unique_key) = 16),
+    job_id bigint not null,
+    release_at timestamptz
+) with (fillfactor = 80);
+create unique index idx_awa_jobs_unique on {schema}.unique_claims (unique_key);
+create index unique_claims_due on {schema}.unique_claims (release_at) where release_at is not null;
+
+-- Bit i: attempt i holds a unique key that its completion gives up; such a receipt completes keys first. Null: none.
+alter table {schema}.receipts add column keyed bigint;
