@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from servers import Server, debian_binaries, new_server, remove_server, wheel_binaries
@@ -18,9 +19,12 @@ def _binaries() -> dict[str, object]:
 
 @pytest.fixture(scope="session")
 def pg_server() -> Iterator[Server]:
-    """A real server: AWA_POOL_TEST_PG says which (15 = Debian's, 18 = the wheel's); Debian's by default."""
+    """A real server: AWA_POOL_TEST_PG says which (15 = Debian's, 18 = the wheel's, or the folder of any other
+    PostgreSQL's programs); Debian's by default."""
     wanted = os.environ.get("AWA_POOL_TEST_PG")
     found = _binaries()
+    if wanted and os.path.isfile(os.path.join(wanted, "initdb")):
+        found[wanted] = Path(wanted)
     name = wanted or ("15" if found["15"] else "18")
     if found.get(name) is None:
         why = (
