@@ -17,6 +17,7 @@ from typing import Protocol
 import orjson
 import zmq
 
+from . import faults
 from .errors import WireError
 from .messages import Message, decode
 
@@ -77,8 +78,12 @@ def remove_stale(path: str) -> None:
 class _Wire:
     """What both ends share: options, framing, closing."""
 
-    def __init__(self, path: str, kind: int) -> None:
+    def __init__(self, path: str, kind: int, identity: str = "") -> None:
         self.path = check_path(path)
+        self._courier: faults.Courier | None = None
+        if faults.PLAN is not None and faults.PLAN.disturbs_messages:
+            name = f"{os.path.basename(path)} {identity}"
+            self._courier = faults.Courier(faults.PLAN, name, time.monotonic)
         self.malformed = 0
         """Messages dropped because they could not be read."""
         self._socket = _context().socket(kind)
@@ -114,6 +119,11 @@ class _Wire:
         for frame in frames:
             if len(frame) > FRAME_CAP_BYTES:
                 raise WireError(f"a frame of {len(frame)} bytes exceeds the cap of {FRAME_CAP_BYTES}")
+        if self._courier is not None:
+            return self._courier.send(frames, self._transmit)
+        return self._transmit(frames)
+
+    def _transmit(self, frames: list[bytes]) -> bool:
         try:
             self._socket.send_multipart(frames, zmq.NOBLOCK, copy=True)
         except zmq.Again:
@@ -125,6 +135,8 @@ class _Wire:
         return True
 
     def _receive(self) -> list[bytes] | None:
+        if self._courier is not None:
+            self._courier.release(self._transmit)
         try:
             return self._socket.recv_multipart(zmq.NOBLOCK, copy=True)
         except zmq.Again:
@@ -174,7 +186,7 @@ class Dealer(_Wire):
     """The connecting end; `identity` names it to the router and is never used by another process or start."""
 
     def __init__(self, path: str, identity: str) -> None:
-        super().__init__(path, zmq.DEALER)
+        super().__init__(path, zmq.DEALER, identity)
         self.identity = identity.encode()
         self._socket.setsockopt(zmq.IDENTITY, self.identity)
         self._socket.connect(f"ipc://{path}")

@@ -8,6 +8,7 @@ from collections import deque
 
 from awa_pool.control import ControlPipe
 from awa_pool.errors import WireError
+from awa_pool.faults import reach
 from awa_pool.messages import Stats
 from awa_pool.store.mailbox import Mailbox
 from awa_pool.wire import Dealer, Poller, Router
@@ -15,6 +16,7 @@ from awa_pool.wire import Dealer, Poller, Router
 from .core import Dispatcher
 from .database import Database
 from .events import (
+    Claimed,
     Command,
     Event,
     Exit,
@@ -99,6 +101,8 @@ class Loop:
         elif source is self._mailbox:
             for answer in self._mailbox.take():
                 if (event := self._database.event(answer)) is not None:
+                    if isinstance(event, Claimed) and event.receipts:
+                        reach("dispatcher.claimed")
                     self._step(event)
         else:
             while (spoken := self._pipe.receive()) is not None:
@@ -120,6 +124,8 @@ class Loop:
                     sent = False
                 if not sent:
                     self._back.append(Undeliverable(peer, message))
+                elif payload is not None:
+                    reach("dispatcher.handed")
             case ToFinalizer(message):
                 self._finalizer.send(message)
             case ToSupervisor(message):

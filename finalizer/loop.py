@@ -6,13 +6,26 @@ import logging
 import time
 
 from awa_pool.control import ControlPipe
-from awa_pool.messages import Stats
+from awa_pool.faults import reach
+from awa_pool.messages import AttemptsEnded, Stats
 from awa_pool.store.mailbox import Mailbox
 from awa_pool.wire import Poller, Router
 
 from .core import Finalizer
 from .database import Database
-from .events import Command, Event, Exit, Heard, Note, Send, SupervisorSaid, Tick, ToSupervisor
+from .events import (
+    Command,
+    Completed,
+    Event,
+    Exit,
+    Finished,
+    Heard,
+    Note,
+    Send,
+    SupervisorSaid,
+    Tick,
+    ToSupervisor,
+)
 
 STATS_EVERY_S = 1.0
 BURST = 512
@@ -67,10 +80,14 @@ class Loop:
                 heard = None if self._core.saturated else self._peers.receive()
                 if heard is None:
                     break
+                if isinstance(heard[1], AttemptsEnded):
+                    reach("finalizer.heard")
                 self._step(Heard(heard[0], heard[1]))
         elif source is self._mailbox:
             for answer in self._mailbox.take():
                 if (event := self._database.event(answer)) is not None:
+                    if isinstance(event, Completed | Finished):
+                        reach("finalizer.committed")
                     self._step(event)
         else:
             while (spoken := self._pipe.receive()) is not None:

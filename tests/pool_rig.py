@@ -32,7 +32,9 @@ def wait_until(what: str, check: Callable[[], T], deadline_s: float = DEADLINE_S
 class PoolProcess:
     """`python -m pool_runner` with its log in a file."""
 
-    def __init__(self, folder: Path, dsn: str, prefix: tuple[str, ...] = (), **options: Any) -> None:
+    def __init__(
+        self, folder: Path, dsn: str, prefix: tuple[str, ...] = (), faults: str = "", **options: Any
+    ) -> None:
         defaults = {
             "dsn": dsn,
             "app": "apps.supervised:client",
@@ -43,6 +45,8 @@ class PoolProcess:
         self.log_path = folder / f"pool-{time.monotonic_ns()}.log"
         environ = {name: value for name, value in os.environ.items() if not name.startswith("AWA_POOL_")}
         environ["PYTHONPATH"] = str(Path(__file__).parent)
+        if faults:
+            environ["AWA_POOL_FAULTS"] = faults
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
                 [*prefix, sys.executable, "-m", "pool_runner", json.dumps(defaults | options)],

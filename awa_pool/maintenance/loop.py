@@ -11,6 +11,7 @@ from typing import Any
 
 from awa_pool.control import ControlPipe
 from awa_pool.errors import StoreConflict, StoreUnavailable
+from awa_pool.faults import reach
 from awa_pool.messages import Drained, Stats, Stop, StopNow
 from awa_pool.store.mailbox import Mailbox
 from awa_pool.store.store import Store
@@ -85,6 +86,7 @@ class Loop:
         for event in self._mailbox.take():
             now_s = self._clock()
             if isinstance(event, StoreAnswered):
+                reach("maintenance.answered")
                 self._do(self._core.answered(event.token, event.value, now_s))
             elif isinstance(event, StoreFailed):
                 passing = isinstance(event.error, StoreConflict | StoreUnavailable)

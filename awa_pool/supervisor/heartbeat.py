@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from awa_pool.errors import ConfigError, SchemaMismatch, StoreConflict
+from awa_pool.faults import reach
 
 if TYPE_CHECKING:  # the driver is imported on the heart's own thread, while the children boot
     from awa_pool.store.store import Store
@@ -156,6 +157,7 @@ class Pulse:
             self._due_s[_BEAT] = now_s + self._heartbeat_s
         elif token == _BEAT:
             runtime, verdict = value
+            reach("supervisor.beat")
             self.last_beat_s = now_s
             self._due_s[_BEAT] = now_s + self._heartbeat_s
             if verdict != "alive" and runtime == self.runtime_id:

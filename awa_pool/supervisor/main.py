@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from awa_pool import faults
 from awa_pool.config import PoolConfig, load
 from awa_pool.errors import ConfigError
 from awa_pool.logs import set_up_logging
@@ -43,6 +44,8 @@ def run_pool(config: PoolConfig, app: App | str, *, observer: Observer | None = 
     set_up_logging("supervisor", config.log_level, config.log_format)
     if config.dsn is None:
         raise ConfigError("no database given: write --dsn, set AWA_POOL_DSN, or give the Client one")
+    if (warning := faults.warning()) is not None:
+        _log.warning("%s", warning)
     check_descriptors(config.workers)
     run_dir = make_run_dir(config.run_dir)
     starter = _Starter(config, app if isinstance(app, App) else App(name=app))

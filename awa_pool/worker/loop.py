@@ -7,6 +7,7 @@ from time import monotonic
 
 from awa_pool.control import ControlPipe
 from awa_pool.errors import AwaError
+from awa_pool.faults import reach
 from awa_pool.messages import ActorReplaced, Stats, Stop, StopNow
 from awa_pool.wire import Poller
 
@@ -110,10 +111,13 @@ class WorkerLoop:
             self._piece = piece = lane.core.take() if lane.may_start else None
             if piece is None:
                 return False
+            reach("worker.taken")
         executor.run(piece, SLICE_S)
+        reach("worker.ran")
         now_s = monotonic()
         lane.pump(now_s)  # first, so that the results can say whether more is in hand
         lane.step(Flush(piece), now_s)
+        reach("worker.sent")
         lane.publish()
         return True
 

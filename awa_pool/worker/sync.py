@@ -11,6 +11,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+from awa_pool.faults import reach
 from awa_pool.job import Job
 from awa_pool.page import PLACE, LanePage, Phase
 from awa_pool.registry import Task
@@ -98,6 +99,7 @@ class SyncExecutor:
             job = make_job(piece, task, index, body, partial(self._is_cancelled, body[0], body[4]))
             if job is not None:
                 tags.main_job = job
+                reach("worker.started")
                 try:
                     result, raised = task.handler(job), None
                 except BaseException as problem:  # noqa: BLE001 (exit too ends the attempt, never the worker)
