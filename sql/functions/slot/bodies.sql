@@ -27,18 +27,21 @@ begin
      cross join lateral (
             select r.*, array_position(c.job_ids, r.job_id) - 1 as idx
               from {schema}.jobs_ready_{slot} as r
-             where r.queue = c.queue and r.priority = c.priority
+             where hashtextextended(r.queue, r.priority) = hashtextextended(c.queue, c.priority)
+               and r.queue = c.queue and r.priority = c.priority
                and r.txid = c.from_txid and r.job_id >= c.from_id
                and r.job_id <= case when c.from_txid = c.to_txid then c.to_id else 9223372036854775807 end
             union all
             select r.*, array_position(c.job_ids, r.job_id) - 1
               from {schema}.jobs_ready_{slot} as r
-             where r.queue = c.queue and r.priority = c.priority
+             where hashtextextended(r.queue, r.priority) = hashtextextended(c.queue, c.priority)
+               and r.queue = c.queue and r.priority = c.priority
                and r.txid > c.from_txid and r.txid < c.to_txid
             union all
             select r.*, array_position(c.job_ids, r.job_id) - 1
               from {schema}.jobs_ready_{slot} as r
-             where c.from_txid <> c.to_txid and r.queue = c.queue and r.priority = c.priority
+             where c.from_txid <> c.to_txid and hashtextextended(r.queue, r.priority) = hashtextextended(c.queue, c.priority)
+               and r.queue = c.queue and r.priority = c.priority
                and r.txid = c.to_txid and r.job_id <= c.to_id
             offset 0) as r
      cross join lateral (select r.idx as idx) as f

@@ -11,6 +11,7 @@ language plpgsql volatile
 as $$
 #variable_conflict use_column
 declare
+    v_lane bigint := hashtextextended(p_queue, p_priority);  -- the lane in the index; a rival of the same number is told by name
     c record;
     late xid8[];
     low_txid xid8;
@@ -52,7 +53,7 @@ begin
                 (select r.* from unnest(late) as l (x)
                   cross join lateral (
                         select r.* from {schema}.jobs_ready_{slot} as r
-                         where r.queue = p_queue and r.priority = p_priority and r.txid = l.x
+                         where hashtextextended(r.queue, r.priority) = v_lane and r.queue = p_queue and r.priority = p_priority and r.txid = l.x
                            and (r.txid, r.job_id) > (c.txid, c.job_id)
                            and not (buried and exists (
                                 select from {schema}.tombstones_{slot} as t where t.job_id = r.job_id and t.txid = r.txid))
@@ -60,7 +61,7 @@ begin
                   order by r.txid, r.job_id limit p_limit)
                 union all
                 (select r.* from {schema}.jobs_ready_{slot} as r
-                  where r.queue = p_queue and r.priority = p_priority
+                  where hashtextextended(r.queue, r.priority) = v_lane and r.queue = p_queue and r.priority = p_priority
                     and (r.txid, r.job_id) > (low_txid, low_id)
                     and r.txid < pg_snapshot_xmax(c.cur)
                     and pg_visible_in_snapshot(r.txid, c.cur)

@@ -9,7 +9,8 @@ declare
 begin
     select sum(case when exists (
                     select from {schema}.jobs_ready_{slot} as r
-                     where r.queue = p_queue and r.priority = lane.p
+                     where hashtextextended(r.queue, r.priority) = hashtextextended(p_queue, lane.p)
+                       and r.queue = p_queue and r.priority = lane.p
                        and (r.txid, r.job_id) > (
                             greatest(k.txid, k.beyond, '0'),
                             case when k.txid >= k.beyond then k.job_id else -9223372036854775808 end))
@@ -43,7 +44,8 @@ begin
                 select from (select pg_snapshot_xip(k.prev) as x union all select pg_snapshot_xip(k.cur)) as late
                  cross join lateral (
                         select from {schema}.jobs_ready_{slot} as r
-                         where r.queue = p_queue and r.priority = lane.p and r.txid = late.x
+                         where hashtextextended(r.queue, r.priority) = hashtextextended(p_queue, lane.p)
+                       and r.queue = p_queue and r.priority = lane.p and r.txid = late.x
                            and (not pg_visible_in_snapshot(late.x, k.cur) or (r.txid, r.job_id) > (k.txid, k.job_id))
                          limit 1) as r));
 end

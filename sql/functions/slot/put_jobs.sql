@@ -35,7 +35,8 @@ begin
         select from {schema}.queue_waiters as w cross join generate_series(1, 4) as p (priority)
         cross join lateral (  -- a probe of the index each: as a join, this once read the whole slot
             select from {schema}.jobs_ready_{slot} as r
-            where r.queue = w.queue and r.priority = p.priority and r.txid = pg_current_xact_id() limit 1) as mine
+            where hashtextextended(r.queue, r.priority) = hashtextextended(w.queue, p.priority)
+                and r.queue = w.queue and r.priority = p.priority and r.txid = pg_current_xact_id() limit 1) as mine
         where w.until > clock_timestamp())
     then
         perform pg_notify('awa_pool', '');

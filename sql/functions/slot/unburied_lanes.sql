@@ -16,7 +16,8 @@ begin
          where p_lanes & (1 << lane.p) <> 0
            and exists (
                 select from {schema}.jobs_ready_{slot} as r
-                 where r.queue = p_queue and r.priority = lane.p
+                 where hashtextextended(r.queue, r.priority) = hashtextextended(p_queue, lane.p)
+                   and r.queue = p_queue and r.priority = lane.p
                    and r.txid >= coalesce(pg_snapshot_xmin(k.prev), '0')
                    and (k.prev is null or not (
                         pg_visible_in_snapshot(r.txid, k.prev)

@@ -20,7 +20,8 @@ as $$
     cross join lateral (
         select r.txid, r.job_id, r.kind, greatest(r.run_at, r.created_at) as available_since
         from {schema}.jobs_ready_{slot} as r
-        where r.queue = p_queue and r.priority = p.priority
+        where hashtextextended(r.queue, r.priority) = hashtextextended(p_queue, p.priority)
+            and r.queue = p_queue and r.priority = p.priority
             and (r.txid, r.job_id) > (
                 greatest(coalesce(c.txid, '0'), coalesce(pg_snapshot_xmax(c.prev), '0')),
                 case when c.txid >= pg_snapshot_xmax(c.prev) then c.job_id else -9223372036854775808 end)
@@ -34,7 +35,8 @@ as $$
         cross join lateral (
             select r.*
             from {schema}.jobs_ready_{slot} as r
-            where r.queue = p_queue and r.priority = p.priority and r.txid = late.x
+            where hashtextextended(r.queue, r.priority) = hashtextextended(p_queue, p.priority)
+            and r.queue = p_queue and r.priority = p.priority and r.txid = late.x
                 and not (r.txid, r.job_id) > (
                     greatest(c.txid, pg_snapshot_xmax(c.prev)),
                     case when c.txid >= pg_snapshot_xmax(c.prev) then c.job_id else -9223372036854775808 end)
