@@ -87,7 +87,9 @@ class Job(Generic[A]):
 
 
 class JobRow(NamedTuple):
-    """A job as the database shows it to a client; instants are aware, `errors` are the newest 20."""
+    """A job as the database shows it to a client; instants are aware, `errors` are the newest 20.
+
+    `dead`: it lies in the dead letter queue (its state is failed) until it is retried or purged."""
 
     id: int
     kind: str
@@ -109,6 +111,7 @@ class JobRow(NamedTuple):
     run_lease: int
     reason: str | None
     runtime_id: str | None
+    dead: bool = False
 
 
 class _Answer(Exception):

@@ -102,7 +102,7 @@ class WorkLeft(NamedTuple):
 
 
 class QueueStats(NamedTuple):
-    """Jobs of one queue per state; exact unless `counts_are_capped`, then estimates or counts at their cap."""
+    """Jobs of one queue per state, `failed` without the `dead` ones; exact unless `counts_are_capped`, then estimates or counts at their cap."""
 
     queue: str
     available: int
@@ -112,6 +112,7 @@ class QueueStats(NamedTuple):
     failed: int
     cancelled: int
     completed: int
+    dead: int
     oldest_available_s: float | None
     paused: bool
     counts_are_capped: bool
@@ -125,6 +126,7 @@ class QueueDepth(NamedTuple):
     running: int
     scheduled: int
     retryable: int
+    dead: int
     oldest_available_s: float | None
     paused: bool
     counts_are_capped: bool

@@ -18,13 +18,12 @@ begin
         if tombstone_job(p_job_id) <> 'done' then
             return null;
         end if;
-        insert into jobs_finished (
-            job_id, queue, priority, kind, args, attempt, max_attempts, run_lease, run_at, created_at, metadata, tags,
-            ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, progress, state, reason, finalized_at)
-        values (
-            a.job_id, a.queue, a.priority, a.kind, a.args, a.attempt, a.max_attempts, a.run_lease, a.run_at,
-            a.created_at, a.metadata, a.tags, a.ordering_key, a.errors, a.snoozes, a.deadline_s, a.unique_key,
-            a.unique_states, a.progress, 'cancelled', 'cancelled_by_hand', clock_timestamp());
+        perform settle_bodies(
+            array[row(
+                a.job_id, a.queue, a.priority, a.kind, a.args, a.attempt, a.max_attempts, a.run_lease, a.run_at,
+                a.created_at, a.metadata, a.tags, a.ordering_key, a.errors, a.snoozes, a.deadline_s, a.unique_key,
+                a.unique_states, a.progress)::body],
+            array[5], array[null::float8], array['cancelled_by_hand']);
         return 'done';
     end if;
     select e.status into v_status

@@ -32,17 +32,18 @@ begin
     taken as (
         select * from deferred union all select * from returned union all select * from moved
     ),
-    ended as (
-        insert into jobs_finished (
-            job_id, queue, priority, kind, args, attempt, max_attempts, run_lease, run_at, created_at, metadata, tags,
-            ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, progress, state, reason, finalized_at)
+    settled as materialized (
         select
-            t.job_id, t.queue, t.priority, t.kind, t.args, t.attempt, t.max_attempts, t.run_lease, t.run_at,
-            t.created_at, t.metadata, t.tags, t.ordering_key, t.errors, t.snoozes, t.deadline_s, t.unique_key,
-            t.unique_states, t.progress, 'cancelled', 'cancelled_by_hand', clock_timestamp()
+            t.receipt_id, t.run_lease,
+            settle_bodies(
+                array[row(
+                    t.job_id, t.queue, t.priority, t.kind, t.args, t.attempt, t.max_attempts, t.run_lease, t.run_at,
+                    t.created_at, t.metadata, t.tags, t.ordering_key, t.errors, t.snoozes, t.deadline_s, t.unique_key,
+                    t.unique_states, t.progress)::body],
+                array[5], array[null::float8], array['cancelled_by_hand'])
         from taken as t
     )
-    select t.receipt_id, t.run_lease into v_receipt_id, v_run_lease from taken as t;
+    select s.receipt_id, s.run_lease into v_receipt_id, v_run_lease from settled as s;
     if not found then
         return null;
     end if;

@@ -48,50 +48,26 @@ begin
     ),
     won as materialized (
         select
-            h.*, attempt_after(h.code, h.attempts_before) as attempt,
-            add_error(h.errors_before, h.error, h.attempts_before + 1) as errors
+            h.item, h.code, h.delay_s, end_reason(h.outcome, h.reason) as reason,
+            row(
+                h.job_id, h.queue, h.priority, h.kind, h.args, attempt_after(h.code, h.attempts_before),
+                h.max_attempts, h.run_lease, h.run_at, h.created_at, h.metadata, h.tags, h.ordering_key,
+                add_error(h.errors_before, h.error, h.attempts_before + 1), h.snoozes, h.deadline_s, h.unique_key,
+                h.unique_states, h.progress)::body as body
         from held as h
     ),
-    later as (
-        insert into jobs_deferred (
-            job_id, queue, priority, kind, args, attempt, max_attempts, run_lease, run_at, created_at, metadata, tags,
-            ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, progress, state)
-        select
-            o.job_id, o.queue, o.priority, o.kind, o.args, o.attempt, o.max_attempts, o.run_lease,
-            due_after(coalesce(o.delay_s, retry_delay_s(o.attempt))), o.created_at, o.metadata, o.tags,
-            o.ordering_key, o.errors, o.snoozes + (o.code = 3 and o.snoozes < 2147483647)::int,
-            o.deadline_s, o.unique_key, o.unique_states,
-            o.progress, outcome_state(o.code)
-        from won as o
-        where o.code in (2, 3, 7)
-    ),
-    ended as (
-        insert into jobs_finished (
-            job_id, queue, priority, kind, args, attempt, max_attempts, run_lease, run_at, created_at, metadata, tags,
-            ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, progress, state, reason, finalized_at)
-        select
-            o.job_id, o.queue, o.priority, o.kind, o.args, o.attempt, o.max_attempts, o.run_lease, o.run_at,
-            o.created_at, o.metadata, o.tags, o.ordering_key, o.errors, o.snoozes, o.deadline_s, o.unique_key,
-            o.unique_states, o.progress, outcome_state(o.code), end_reason(o.outcome, o.reason), clock_timestamp()
-        from won as o
-        where o.code in (1, 4, 5)
-    ),
-    back as (
-        insert into jobs_returned (
-            job_id, queue, priority, kind, args, attempt, max_attempts, run_lease, run_at, created_at, metadata, tags,
-            ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, progress)
-        select
-            o.job_id, o.queue, o.priority, o.kind, o.args, o.attempt, o.max_attempts, o.run_lease, o.run_at,
-            o.created_at, o.metadata, o.tags, o.ordering_key, o.errors, o.snoozes, o.deadline_s, o.unique_key,
-            o.unique_states, o.progress
-        from won as o
-        where o.code = 6
+    settled as materialized (
+        select settle_bodies(array_agg(p.body), array_agg(p.code), array_agg(p.delay_s), array_agg(p.reason)) as jobs
+        from (select o.*, sum(pg_column_size(o.body)) over (rows unbounded preceding) / 33554432 as part from won as o)
+            as p
+        group by p.part  -- an array holds no more than 1 GB
     )
     select
         w.item,
         case when o.item is not null then 'done' when p.item is not null then 'busy' else 'stale' end,
         case when o.item is not null then outcome_state(o.code) end
     from want as w
+    cross join (select sum(s.jobs) from settled as s) as all_settled
     left join won as o on o.item = w.item
     left join present as p on p.item = w.item;
 end

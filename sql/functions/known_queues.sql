@@ -28,6 +28,8 @@ begin
             union all
             (select f.queue from jobs_finished as f
              where f.queue > coalesce(v_name, '') order by f.queue limit 1)
+            union all
+            (select x.queue from jobs_dead as x where x.queue > coalesce(v_name, '') order by x.queue limit 1)
         ) as n;
         exit when v_next is null;
         v_name := v_next;

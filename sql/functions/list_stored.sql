@@ -1,4 +1,4 @@
--- list_stored(state, queue, kind, limit, before) -> the part of list_jobs for deferred, returned, moved and ended jobs: each
+-- list_stored(state, queue, kind, limit, before) -> the part of list_jobs for deferred, returned, moved, ended and dead jobs: each
 -- table by the index that its filters allow, at most `limit` rows of each.
 -- Guard: none. Locks: none. Errors: none.
 create or replace function {schema}.list_stored(
@@ -7,7 +7,7 @@ returns table(
     id bigint, kind text, queue text, state text, priority smallint, attempt smallint, max_attempts smallint,
     run_at timestamptz, created_at timestamptz, attempted_at timestamptz, finalized_at timestamptz, args json,
     metadata json, tags text[], ordering_key text, errors jsonb, snoozes int, run_lease bigint, reason text,
-    runtime_id uuid)
+    runtime_id uuid, dead boolean)
 language plpgsql stable
 set search_path = {schema}, pg_catalog, pg_temp
 set jit = off
@@ -30,6 +30,14 @@ begin
             where f.job_id < p_before and (p_state is null or f.state = p_state)
                 and (p_queue is null or f.queue = p_queue) and (p_kind is null or f.kind = p_kind)
             order by f.job_id desc
+            limit p_limit);
+    end if;
+    if p_state is null or p_state = 'failed' then
+        v_ids := v_ids || array(
+            select x.job_id
+            from jobs_dead as x
+            where x.job_id < p_before and (p_queue is null or x.queue = p_queue) and (p_kind is null or x.kind = p_kind)
+            order by x.job_id desc
             limit p_limit);
     end if;
     if p_state is null or p_state = 'available' then

@@ -49,25 +49,24 @@ begin
         order by j.run_at, j.job_id
         returning queue
     ),
-    aside as (
-        insert into jobs_finished (
-            job_id, queue, priority, kind, args, attempt, max_attempts, run_lease, run_at, created_at, metadata, tags,
-            ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, progress, state, reason, finalized_at)
-        select
-            j.job_id, j.queue, j.priority, j.kind, j.args, j.attempt, j.max_attempts, j.run_lease, j.run_at,
-            j.created_at, j.metadata, j.tags, j.ordering_key,
-            add_error(j.errors, jsonb_build_object('error', j.flaw, 'type', 'UnreadableJob'), j.attempt), j.snoozes,
-            j.deadline_s, j.unique_key, j.unique_states, j.progress, 'failed', 'unreadable', clock_timestamp()
+    aside as materialized (
+        select settle_bodies(
+            array[row(
+                j.job_id, j.queue, j.priority, j.kind, j.args, j.attempt, j.max_attempts, j.run_lease, j.run_at,
+                j.created_at, j.metadata, j.tags, j.ordering_key,
+                add_error(j.errors, jsonb_build_object('error', j.flaw, 'type', 'UnreadableJob'), j.attempt), j.snoozes,
+                j.deadline_s, j.unique_key, j.unique_states, j.progress)::body],
+            array[4], array[null::float8], array['unreadable']) as jobs
         from judged as j
         where j.flaw is not null
-        on conflict (job_id) do nothing
     )
     select
         (select count(*) from put)::int,
         exists (
             select from queue_waiters as w
             where w.until > clock_timestamp() and exists (select from put as p where p.queue = w.queue))
-    into promoted, v_notify;
+    into promoted, v_notify
+    from (select sum(a.jobs) from aside as a) as set_aside;
     if v_notify then
         perform pg_notify('awa_pool', '');
     end if;

@@ -1,21 +1,21 @@
--- queue_stats() -> jobs per queue and state. counts_are_capped says that a number is an estimate or reached its cap: available is
+-- queue_stats() -> jobs per queue and state; failed are those outside the dead letter queue. counts_are_capped says that a number is an estimate or reached its cap: available is
 -- counted up to 5,000 a slot and estimated beyond, completed is estimated from a sample where the history of a slot
 -- is long, the others are counted up to 100,000.
 -- Guard: none. Locks: none. Errors: none.
 create or replace function {schema}.queue_stats()
 returns table(
     queue text, available bigint, running bigint, scheduled bigint, retryable bigint, failed bigint, cancelled bigint,
-    completed bigint, oldest_available_s float8, paused boolean, counts_are_capped boolean)
+    completed bigint, dead bigint, oldest_available_s float8, paused boolean, counts_are_capped boolean)
 language sql stable
 set search_path = {schema}, pg_catalog, pg_temp
 set jit = off
 as $$
     select
         k.queue, r.available, coalesce(o.running, 0), s.scheduled, s.retryable, s.failed, s.cancelled,
-        s.completed + coalesce(c.completed, 0), extract(epoch from clock_timestamp() - r.oldest)::float8,
+        s.completed + coalesce(c.completed, 0), s.dead, extract(epoch from clock_timestamp() - r.oldest)::float8,
         coalesce(q.paused_at is not null, false),
         r.estimated or coalesce(c.estimated, false)
-            or greatest(s.scheduled, s.retryable, s.failed, s.cancelled, s.completed) >= 100000
+            or greatest(s.scheduled, s.retryable, s.failed, s.cancelled, s.completed, s.dead) >= 100000
     from known_queues() as k(queue)
     cross join lateral ready_depth(k.queue, 5000) as r
     cross join lateral stored_depth(k.queue, 100000) as s

@@ -23,13 +23,18 @@ begin
         reopened as (
             delete from jobs_finished where job_id = p_job_id and state in ('failed', 'cancelled')
             returning job_id, queue, priority, kind, args, max_attempts, run_lease, created_at, metadata, tags,
-                ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, progress
+                ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, null::json
+        ),
+        risen as (
+            delete from jobs_dead where job_id = p_job_id
+            returning job_id, queue, priority, kind, args, max_attempts, run_lease, created_at, metadata, tags,
+                ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, null::json
         )
         insert into jobs_returned (
             job_id, queue, priority, kind, args, max_attempts, run_lease, created_at, metadata, tags, ordering_key,
             errors, snoozes, deadline_s, unique_key, unique_states, progress, attempt, run_at)
         select b.*, 0, clock_timestamp()
-        from (select * from taken union all select * from reopened) as b
+        from (select * from taken union all select * from reopened union all select * from risen) as b
         returning queue into v_queue;
         if found then
             perform notify_waiters(array[v_queue]);

@@ -1,7 +1,7 @@
--- stored_depth(queue, cap) -> deferred and ended jobs of a queue by state, each counted up to the cap.
+-- stored_depth(queue, cap) -> deferred, ended and dead jobs of a queue by state (dead ones are not among failed), each counted up to the cap.
 -- Guard: none. Locks: none. Errors: none.
 create or replace function {schema}.stored_depth(p_queue text, p_cap int)
-returns table(scheduled bigint, retryable bigint, failed bigint, cancelled bigint, completed bigint)
+returns table(scheduled bigint, retryable bigint, failed bigint, cancelled bigint, completed bigint, dead bigint)
 language sql stable
 set search_path = {schema}, pg_catalog, pg_temp
 set jit = off
@@ -17,5 +17,6 @@ as $$
         (select count(*) from (
             select from jobs_finished as f where f.queue = p_queue and f.state = 'cancelled' limit p_cap) as n),
         (select count(*) from (
-            select from jobs_finished as f where f.queue = p_queue and f.state = 'completed' limit p_cap) as n)
+            select from jobs_finished as f where f.queue = p_queue and f.state = 'completed' limit p_cap) as n),
+        (select count(*) from (select from jobs_dead as x where x.queue = p_queue limit p_cap) as n)
 $$;

@@ -24,7 +24,7 @@ EMPTY = tuple(  # a delete of these few rows is far cheaper than truncating a hu
         "cursor_windows",
         "drained_lanes",
     )
-    + ("jobs_returned", "leases", "jobs_finished")
+    + ("jobs_returned", "leases", "jobs_finished", "jobs_dead")
 )
 FIRST_SLOT = (
     "update awa_pool.slots set state = case slot when 0 then 'current' else 'free' end, opened_at = now(), "

@@ -32,6 +32,7 @@ def test_the_tables_accept_the_states_they_hold_and_refuse_the_others(dsn: str) 
     held = {
         "jobs_deferred": {State.SCHEDULED, State.RETRYABLE},
         "jobs_finished": {State.COMPLETED, State.FAILED, State.CANCELLED},
+        "jobs_dead": {State.FAILED},
     }
     with psycopg.connect(dsn) as conn:
         for table, states in held.items():

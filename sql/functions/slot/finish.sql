@@ -55,53 +55,25 @@ begin
     ),
     won as materialized (
         select
-            v.code, v.delay_s, v.reason, v.outcome,
-            b.job_id, b.queue, b.priority, b.kind, b.args, attempt_after(v.code, b.attempt) as attempt, b.max_attempts,
-            v.run_lease, b.run_at, b.created_at, b.metadata, b.tags, b.ordering_key,
-            add_error(b.errors, v.error, b.attempt + 1) as errors, b.snoozes, b.deadline_s, b.unique_key,
-            b.unique_states, b.progress
+            v.code, v.delay_s, end_reason(v.outcome, v.reason) as reason,
+            row(
+                b.job_id, b.queue, b.priority, b.kind, b.args, attempt_after(v.code, b.attempt), b.max_attempts,
+                v.run_lease, b.run_at, b.created_at, b.metadata, b.tags, b.ordering_key,
+                add_error(b.errors, v.error, b.attempt + 1), b.snoozes, b.deadline_s, b.unique_key, b.unique_states,
+                b.progress)::body as body
         from verdict as v
         join body as b on b.receipt_id = v.receipt_id and b.idx = v.idx
         where v.status = 'done' and v.code <> 1
     ),
-    later as (
-        insert into jobs_deferred (
-            job_id, queue, priority, kind, args, attempt, max_attempts, run_lease, run_at, created_at, metadata, tags,
-            ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, progress, state)
-        select
-            o.job_id, o.queue, o.priority, o.kind, o.args, o.attempt, o.max_attempts, o.run_lease,
-            due_after(coalesce(o.delay_s, retry_delay_s(o.attempt))), o.created_at, o.metadata, o.tags,
-            o.ordering_key, o.errors, o.snoozes + (o.code = 3 and o.snoozes < 2147483647)::int,
-            o.deadline_s, o.unique_key, o.unique_states,
-            o.progress, outcome_state(o.code)
-        from won as o
-        where o.code in (2, 3, 7)
-    ),
-    ended as (
-        insert into jobs_finished (
-            job_id, queue, priority, kind, args, attempt, max_attempts, run_lease, run_at, created_at, metadata, tags,
-            ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, progress, state, reason, finalized_at)
-        select
-            o.job_id, o.queue, o.priority, o.kind, o.args, o.attempt, o.max_attempts, o.run_lease, o.run_at,
-            o.created_at, o.metadata, o.tags, o.ordering_key, o.errors, o.snoozes, o.deadline_s, o.unique_key,
-            o.unique_states, o.progress, outcome_state(o.code), end_reason(o.outcome, o.reason), clock_timestamp()
-        from won as o
-        where o.code in (4, 5)
-    ),
-    back as (
-        insert into jobs_returned (
-            job_id, queue, priority, kind, args, attempt, max_attempts, run_lease, run_at, created_at, metadata, tags,
-            ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, progress)
-        select
-            o.job_id, o.queue, o.priority, o.kind, o.args, o.attempt, o.max_attempts, o.run_lease, o.run_at,
-            o.created_at, o.metadata, o.tags, o.ordering_key, o.errors, o.snoozes, o.deadline_s, o.unique_key,
-            o.unique_states, o.progress
-        from won as o
-        where o.code = 6
+    settled as materialized (
+        select settle_bodies(array_agg(p.body), array_agg(p.code), array_agg(p.delay_s), array_agg(p.reason)) as jobs
+        from (select o.*, sum(pg_column_size(o.body)) over (rows unbounded preceding) / 33554432 as part from won as o)
+            as p
+        group by p.part  -- an array holds no more than 1 GB
     )
-    select
-        w.item, coalesce(v.status, 'stale'), case when v.status = 'done' then outcome_state(v.code) end
+    select w.item, coalesce(v.status, 'stale'), case when v.status = 'done' then outcome_state(v.code) end
     from want as w
+    cross join (select sum(s.jobs) from settled as s) as all_settled
     left join verdict as v on v.item = w.item;
 end
 $$;
