@@ -9,7 +9,11 @@ from __future__ import annotations
 import re
 
 FIELDS = 7
-JOB_ID, KIND, RUN_LEASE = 0, 1, 4
+JOB_ID, KIND, ARGS, RUN_LEASE = 0, 1, 2, 4
+INT64 = (-(2**63), 2**63 - 1)
+_DIGITS = bytes(48 if 48 <= byte <= 57 else 32 for byte in range(256))
+_LONG_NUMBER = b"0" * 19  # the first integers beyond 64 bits have 19 digits
+_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*', re.DOTALL)
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]', re.DOTALL)
 
 
@@ -36,3 +40,21 @@ def raw_fields(body: bytes) -> list[bytes]:
 def run_lease_of(body: bytes) -> int:
     """Return the run_lease that a claimed body names. Errors: ValueError, IndexError for what is no body."""
     return int(raw_fields(body)[RUN_LEASE])
+
+
+def has_long_number(text: bytes) -> bool:
+    """Say whether JSON text (of one value or of many) shows 19 digits in a row, which may be an integer beyond 64 bits."""
+    return _LONG_NUMBER in text.translate(_DIGITS)
+
+
+def has_wide_integer(text: bytes) -> bool:
+    """Say whether JSON text holds an integer beyond 64 bits, signed: readers would turn it into the nearest float."""
+    for found in _NUMBER.finditer(text):
+        digits = found[0].lstrip(b"-")
+        if len(digits) >= 19 and digits.isdigit() and (len(digits) > 19 or not _fits(int(found[0]))):
+            return True
+    return False
+
+
+def _fits(value: int) -> bool:
+    return INT64[0] <= value <= INT64[1]

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from . import validation as gate
+from .body import INT64
 from .declarations import Declarations
 from .errors import ValidationError
 from .job import JobRow
@@ -392,7 +393,7 @@ def _list_call(
 
 
 def _checked_id(job_id: Any) -> int:
-    return gate.checked_int(job_id, gate.INT64, "job_id")
+    return gate.checked_int(job_id, INT64, "job_id")
 
 
 def _checked_conn(conn: Any, *, asynchronous: bool) -> Any:

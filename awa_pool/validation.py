@@ -21,6 +21,7 @@ from uuid import UUID
 
 import orjson
 
+from .body import INT64, has_long_number
 from .errors import PayloadTooLarge, ValidationError
 
 NAME_CHARS = 200
@@ -31,14 +32,12 @@ MAX_LEVELS = 64
 ARGS_BYTES = 8 * 1024 * 1024
 METADATA_BYTES = 64 * 1024
 RESERVED = "awa:"
-INT64 = (-(2**63), 2**63 - 1)
 
 _OPTIONS = (
     orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
 )
-_DIGITS = bytes(48 if 48 <= byte <= 57 else 32 for byte in range(256))
+_SHOWN_CHARS = 60  # of a name, in a path
 _TOO_SHORT_TO_BE_DEEP = 2 * MAX_LEVELS
-_LONG_NUMBER = b"0" * 19  # the first integers beyond 64 bits have 19 digits
 
 
 # --- bounds --------------------------------------------------------------------------------------------------
@@ -140,7 +139,8 @@ def metadata_json(metadata: Any) -> bytes | None:
     for key in metadata:
         if key.startswith(RESERVED):
             raise ValidationError(
-                f"names that start with {RESERVED!r} belong to the queue", path=f"metadata.{key}"
+                f"names that start with {RESERVED!r} belong to the queue",
+                path=f"metadata.{key[:_SHOWN_CHARS]}",
             )
     return text if metadata else None
 
@@ -176,7 +176,7 @@ def suspicious(text: bytes) -> bool:
 
     `null` may have been NaN, a NUL is written as its escape, and 19 digits may be beyond 64 bits.
     """
-    return b"null" in text or b"\\u0000" in text or _LONG_NUMBER in text.translate(_DIGITS)
+    return b"null" in text or b"\\u0000" in text or has_long_number(text)
 
 
 def check_exact(value: Any, path: str) -> None:
@@ -206,8 +206,6 @@ def _walk(value: Any, path: str, level: int) -> None:
             for at, item in enumerate(value):
                 _walk(item, f"{path}[{at}]", level + 1)
     elif isinstance(value, Enum):
-        if type(value.value) not in (str, int, float, bool) and not isinstance(value, str | int):
-            raise ValidationError(f"the value of {value!s} is no text, number or bool", path=path)
         _walk(value.value, path, level)
     else:
         try:
@@ -221,8 +219,8 @@ def _walk_dict(value: dict[Any, Any], path: str, level: int) -> None:
     for key, item in value.items():
         if type(key) is not str:
             raise ValidationError(f"keys are text in JSON, not {type(key).__name__}", path=path)
-        shown = key if key.isidentifier() else ascii(key)[:60]
-        below = f"{path}.{shown}" if key.isidentifier() else f"{path}[{shown}]"
+        plain = len(key) <= _SHOWN_CHARS and key.isidentifier()
+        below = f"{path}.{key}" if plain else f"{path}[{key[:_SHOWN_CHARS]!a}]"
         check_text(key, below)
         _walk(item, below, level + 1)
 
@@ -236,28 +234,40 @@ _converters: dict[type, _Converter] = {}
 def _convert(value: Any) -> Any:
     """Return the JSON form of a value that orjson leaves to us; ValidationError for what has none."""
     kind = type(value)
-    converter = _converters.get(kind)
-    if converter is None:
-        converter = _converter_of(kind)
+    try:
+        converter = _converters.get(kind)
         if converter is None:
-            raise ValidationError(f"{_describe(kind)} has no exact form in JSON")
-        _converters[kind] = converter
-    return converter(value)
+            converter = _converter_of(kind)
+            if converter is None:
+                raise ValidationError(f"{_describe(kind)} has no exact form in JSON")
+            _converters[kind] = converter
+        return converter(value)
+    except ValidationError:
+        raise
+    except Exception as problem:  # metaclasses, properties and serializers are the user's own code
+        raise ValidationError(f"{_describe(kind)} cannot be read: {type(problem).__name__}") from problem
 
 
 def args_object(args: Any) -> dict[str, Any]:
     """Return the fields of an args object; ValidationError for what is none."""
     kind = type(args)
     converter = _converters.get(kind)
-    if converter is not None and type(fields := converter(args)) is dict:
-        return fields
-    if isinstance(args, list | tuple | str) or kind in (datetime, date):
+    if converter is not None:
+        try:
+            fields = converter(args)
+        except Exception:  # noqa: BLE001 (said below, with what is wrong)
+            fields = None
+        if type(fields) is dict:
+            return fields
+    if issubclass(kind, list | tuple | str) or kind in (datetime, date):
         raise ValidationError(
             f"expected an object (a dict or a dataclass), got {_describe(kind)}", path="args"
         )
     try:
         converted = _convert(args)
-    except ValidationError:
+    except ValidationError as problem:
+        if problem.__cause__ is not None:
+            raise ValidationError(str(problem), path="args") from problem.__cause__
         raise ValidationError(
             f"expected a dict, dataclass, msgspec.Struct or pydantic model, got {_describe(kind)}",
             path="args",
@@ -268,6 +278,13 @@ def args_object(args: Any) -> dict[str, Any]:
 
 
 def _describe(kind: type) -> str:
+    try:
+        return _describe_class(kind)
+    except Exception:  # noqa: BLE001 (a metaclass is user code)
+        return "a class of the strangest making"
+
+
+def _describe_class(kind: type) -> str:
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     for plain in (tuple, dict, list, str, int, float):
         if kind is not plain and issubclass(kind, plain):

@@ -6,11 +6,21 @@ from typing import Any, NamedTuple, TypeVar
 
 import orjson
 
-from awa_pool.body import FIELDS, JOB_ID, KIND, RUN_LEASE, raw_fields
+from awa_pool.body import (
+    ARGS,
+    FIELDS,
+    INT64,
+    JOB_ID,
+    KIND,
+    RUN_LEASE,
+    has_long_number,
+    has_wide_integer,
+    raw_fields,
+)
 
 T = TypeVar("T")
 
-_BIGINT_MAX = (1 << 63) - 1
+_BIGINT_MAX = INT64[1]
 
 
 class Unreadable(NamedTuple):
@@ -35,7 +45,8 @@ def parse_chunk(payload: bytes, count: int) -> list[Body]:
         bodies = orjson.loads(b"[" + payload.replace(b"\0", b",") + b"]")
     except orjson.JSONDecodeError:
         bodies = None
-    if bodies is not None and len(bodies) == count and all(map(_is_body, bodies)):
+    sound = bodies is not None and len(bodies) == count and all(map(_is_body, bodies))
+    if sound and not (has_long_number(payload) and has_wide_integer(payload)):
         return bodies  # type: ignore[no-any-return]
     parts = payload.split(b"\0")
     if len(parts) != count:
@@ -64,7 +75,12 @@ def _parse_one(part: bytes) -> Body:
         body = orjson.loads(part)
     except orjson.JSONDecodeError as error:
         return _describe(part, f"the stored job cannot be read: {error}")
-    return body if _is_body(body) else _describe(part, "the stored job has not the form of a job body")
+    if not _is_body(body):
+        return _describe(part, "the stored job has not the form of a job body")
+    if has_wide_integer(part):  # read as a float it would be another number
+        where = "args" if has_wide_integer(raw_fields(part)[ARGS]) else "metadata"
+        return _describe(part, f"{where}: an integer in them does not fit 64 bits, signed")
+    return body  # type: ignore[no-any-return]
 
 
 def _describe(part: bytes, problem: str) -> Unreadable:

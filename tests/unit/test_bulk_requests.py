@@ -98,6 +98,7 @@ def test_options_of_one_item_do_not_reach_the_next():
     [
         (Resize(2**64), "args.n"),
         (Resize(float("nan")), "args.n"),
+        (Resize(2**64), "args.n"),
         (Resize([{"a": "\0"}]), "args.n[0].a"),
         (Resize(object()), "args.n"),
         (({}, {"kind": "k", "priority": 9}), "priority"),
@@ -110,6 +111,7 @@ def test_options_of_one_item_do_not_reach_the_next():
 )
 @pytest.mark.parametrize("index", [0, 500, CHUNK_JOBS + 7])
 def test_a_flaw_names_its_item(item, path, index):
+    """B061."""
     items = [Resize(i) for i in range(CHUNK_JOBS + 10)]
     items[index] = item
     with pytest.raises(ValidationError) as caught:

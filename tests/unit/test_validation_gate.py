@@ -35,6 +35,19 @@ class Ratio(enum.Enum):
     NONE = float("nan")
 
 
+class Span(enum.Enum):
+    DAY = (0, 24)
+
+
+class Meta(type):
+    def __getattribute__(cls, name):
+        raise RuntimeError("no")
+
+
+class Strange(metaclass=Meta):
+    pass
+
+
 @dataclass
 class Inner:
     name: object
@@ -83,9 +96,11 @@ def nested(levels):
         ({None: "x"}, "keys are text in JSON, not NoneType"),
         ({("a",): "x"}, "keys are text in JSON, not tuple"),
         (iter([1]), "has no exact form"),
+        (Strange(), "strangest making"),
     ],
 )
 def test_what_json_would_change_is_refused_with_its_path(value, words):
+    """B056, B059, B061, B063, B068."""
     with pytest.raises(ValidationError, match=words) as caught:
         gate.args_json({"items": [0, 0, 0, {"name": value}]})
     assert caught.value.path == "args.items[3].name"
@@ -96,8 +111,36 @@ def test_what_json_would_change_is_refused_with_its_path(value, words):
         gate.metadata_json({"x": value})
 
 
+def test_an_args_class_that_cannot_be_read_is_refused_saying_why():
+    @dataclass
+    class Lazy:
+        name: int
+
+        def __getattribute__(self, name):
+            if name in ("name", "__dict__"):
+                raise LookupError(name)
+            return super().__getattribute__(name)
+
+    for args in (Lazy(1), {"x": [Lazy(1)]}, Lazy(1)):  # again, once its class is known
+        with pytest.raises(ValidationError, match=r"args.*Lazy cannot be read: LookupError"):
+            gate.args_json(args)
+
+
+def test_an_enum_is_its_value_whatever_stands_beside_it():
+    """B063: `null` in the text sends a value down the slow road, which has to agree with the fast one."""
+    for beside in ("x", None, 2**63 - 1):
+        assert orjson.loads(gate.args_json({"x": Span.DAY, "y": beside}))["x"] == [0, 24]
+
+
+def test_a_path_shows_a_long_key_shortened():
+    with pytest.raises(ValidationError) as caught:
+        gate.args_json({"k" * 100_000: {1}})
+    assert len(caught.value.path) < 100
+
+
 @pytest.mark.parametrize("key", ["a\0", "\ud800"])
 def test_a_key_that_cannot_be_stored_is_refused(key):
+    """B056."""
     with pytest.raises(ValidationError, match=r"args\.x\["):
         gate.args_json({"x": {key: 1}})
 
@@ -122,6 +165,7 @@ def test_times_and_ids_are_written_by_rule():
 
 
 def test_nesting_has_a_clear_limit_and_no_depth_kills_the_producer():
+    """B065."""
     assert gate.args_json({"x": nested(gate.MAX_LEVELS - 1)})
     for levels in (gate.MAX_LEVELS, 100, 253, 254, 255, 100_000):
         with pytest.raises(ValidationError, match="nested deeper than 64 levels"):

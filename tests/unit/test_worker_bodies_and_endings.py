@@ -7,6 +7,7 @@ import logging
 from dataclasses import dataclass
 from random import Random
 
+import orjson
 import pytest
 
 from awa_pool.body import run_lease_of
@@ -67,6 +68,40 @@ def test_one_unreadable_body_fails_alone_with_what_can_be_told_of_it(
     assert first == third == [1, "noop", {"n": 1}, 1, 1, 25, None]
     assert isinstance(second, Unreadable)
     assert (second.job_id, second.kind, second.run_lease) == known
+
+
+@pytest.mark.parametrize(
+    ("where", "what"),
+    [
+        (2, "18446744073709551616"),
+        (2, '[{"n": -9223372036854775809}]'),
+        (2, "9223372036854775808"),
+        (6, "1" * 300),
+    ],
+)
+def test_an_integer_that_would_come_as_a_float_fails_its_job_alone_saying_where(
+    where: int, what: str
+) -> None:
+    """B061."""
+    fields = ["5", '"noop"', "{}", "1", "1", "25", "null"]
+    fields[where] = '{"a\\"1": 1, "b": ' + what + "}"
+    first, second, third = parse_chunk(GOOD + b"\0[" + ",".join(fields).encode() + b"]\0" + GOOD, 3)
+    assert first == third == [1, "noop", {"n": 1}, 1, 1, 25, None]
+    assert isinstance(second, Unreadable) and second.job_id == 5
+    assert (
+        second.problem
+        == f"{'args' if where == 2 else 'metadata'}: an integer in them does not fit 64 bits, signed"
+    )
+
+
+@pytest.mark.parametrize(
+    "value", [2**63 - 1, -(2**63), 1234567890123456789, "18446744073709551616", '"9223372036854775808', 0.1234567890123456789]
+)  # fmt: skip
+def test_long_numbers_that_fit_and_digits_in_texts_come_as_they_are(value: object) -> None:
+    """B061."""
+    body = orjson.dumps([5, "noop", {"n": value, str(value): 1}, 1, 1, 25, None])
+    assert parse_chunk(GOOD + b"\0" + body, 2)[1] == orjson.loads(body)
+    assert parse_chunk(body, 1)[0] == orjson.loads(body)
 
 
 def test_a_chunk_with_another_number_of_bodies_than_announced_runs_nothing() -> None:
