@@ -13,11 +13,14 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from types import FrameType
+from typing import Any
 
 from awa_pool.errors import AwaError, ConfigError
 from awa_pool.visible import visible
 
 OK, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_stopped_by: list[int] = []
 STATUSES = (
     ("0", "done; a pool has drained or was stopped and stored everything"),
     (
@@ -42,19 +45,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.platform == "win32":
         return _refuse("awa-pool needs Linux or macOS: its processes talk over Unix sockets", REFUSED)
     words = list(sys.argv[1:] if arguments is None else arguments)
-    from .commands import run_words  # after the platform check, and not at import: typer costs 100 ms
-
     try:
         with _stoppable():
+            # Within, and not at import: it takes a while, and as process 1 a signal without a handler is lost.
+            from .commands import run_words
+
             return run_words(words)
     except Stopped as stopped:
-        return 128 + stopped.number
+        # A pool that had not yet begun has nothing to store or to give back: stopped in good order.
+        return OK if _is_pool(words) else 128 + stopped.number
     except ConfigError as error:
         return _refuse(str(error), REFUSED)
     except AwaError as error:
         return _refuse(str(error), _status_of(error))
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return OK if _is_pool(words) else INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has gone (`| head`): nothing is wrong, and nothing more can be said.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -70,25 +75,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _stoppable() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into an exception, so that an embedded server is left and not abandoned.
+    """Turn stop signals into an exception, so that an embedded server is left and not abandoned.
 
     A running pool has its own way with signals; a signal that is ignored (`nohup`) stays so.
     """
-    taken: list[signal.Signals] = []
+    _stopped_by.clear()
+    taken: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
-        taken = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) is signal.SIG_DFL]
+        usual = (signal.SIG_DFL, signal.default_int_handler)
+        taken = {number: now for number in _STOP_SIGNALS if (now := signal.getsignal(number)) in usual}
     for number in taken:
         signal.signal(number, _stop)
     try:
         yield
     finally:
-        for number in taken:
-            signal.signal(number, signal.SIG_DFL)
+        for number, before in taken.items():
+            signal.signal(number, before)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
     signal.signal(number, signal.SIG_IGN)  # a second one must not break off the tidying up
+    _stopped_by.append(number)
     raise Stopped(number)
+
+
+def raise_if_stopped() -> None:
+    """Raise `Stopped` for a signal whose exception was swallowed: some imports and finalizers let none through."""
+    if _stopped_by:
+        raise Stopped(_stopped_by[0])
+
+
+def _is_pool(words: Sequence[str]) -> bool:
+    """Tell the pool itself from a named command: an app has a colon, and may stand in the environment."""
+    return not words or words[0].startswith("-") or ":" in words[0]
 
 
 def _status_of(error: AwaError) -> int:

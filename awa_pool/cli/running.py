@@ -10,6 +10,7 @@ from awa_pool.config import PoolConfig
 from awa_pool.errors import ConfigError
 from awa_pool.supervisor.main import run_pool
 
+from .entry import raise_if_stopped
 from .live import LiveView
 from .terminal import Terminal
 
@@ -21,6 +22,7 @@ def run_and_show(config: PoolConfig) -> int:
     if here not in sys.path:
         sys.path.insert(0, here)  # children inherit the path
     _refuse_missing_module(app)
+    raise_if_stopped()
     if not wants_live_view(config):
         return run_pool(config, app)
     with Terminal() as terminal, LiveView(terminal.console) as view:

@@ -64,7 +64,12 @@ def _noted(number: int, frame: FrameType | None) -> None:
 @contextlib.contextmanager
 def children_deaf() -> Iterator[None]:
     """Start children with stop signals blocked: one sent to the whole group while they boot must not end them."""
+    from multiprocess import resource_tracker
+
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    # The first child brings `multiprocess`'s tracker along, whose start ends with SIGINT and SIGTERM unblocked here.
+    resource_tracker.ensure_running()
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield
     finally:

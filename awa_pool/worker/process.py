@@ -57,7 +57,12 @@ def stop_signals_held() -> Iterator[None]:
 
     So a Ctrl-C at the whole group does not kill a child that is still booting.
     """
+    from multiprocess import resource_tracker
+
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    # The first child brings `multiprocess`'s tracker along, whose start ends with SIGINT and SIGTERM unblocked here.
+    resource_tracker.ensure_running()
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield
     finally:
