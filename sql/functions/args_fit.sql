@@ -1,4 +1,4 @@
--- args_fit(json) -> boolean: whether args are an object of at most 8 MiB that holds only text PostgreSQL and every reader can.
+-- args_fit(json) -> boolean: whether args are an object of at most 8 MiB that holds only text and integers every reader can.
 -- Guard: none. Locks: none. Errors: none. Unfolds into the caller's statement: one SELECT, no SET clause.
 create or replace function {schema}.args_fit(p_args json) returns boolean
 language sql stable
@@ -6,6 +6,7 @@ as $$
     select coalesce(
         json_typeof(p_args) = 'object'
         and octet_length(p_args::text) <= 8388608
-        and (strpos(p_args::text, '\u') = 0 or {schema}.json_is_exact(p_args)),
+        and (strpos(p_args::text, '\u') = 0 or {schema}.json_is_exact(p_args))
+        and (p_args::text !~ '\d{19}' or {schema}.numbers_fit(p_args)),
         false)
 $$;

@@ -1,11 +1,12 @@
--- enqueue_many(json array of objects) -> job ids in the array's order; all or nothing.
+-- enqueue_many(json array of objects, exact) -> job ids in the array's order; all or nothing.
 -- The objects have the names of enqueue's parameters without p_; kind and args are required, names that are not known
 -- are ignored, run_at is ISO 8601 with a zone.
 -- Arrow: (new) -> available | scheduled. Guard: none. Locks: none but the new rows'.
 -- Errors: AW001 naming the item and the field ("jobs[7].priority: must be 1 to 4").
 --
+-- `p_exact`: the caller vouches that no integer in the args needs more than 64 bits, and saves an eighth of the time.
 -- One document, one pass. Items without a due time, nearly all of them, go straight from the document to the ring.
-create or replace function {schema}.enqueue_many(p_jobs json) returns bigint[]
+create or replace function {schema}.enqueue_many(p_jobs json, p_exact boolean default false) returns bigint[]
 language plpgsql volatile
 set search_path = {schema}, pg_catalog, pg_temp
 set jit = off
@@ -15,7 +16,8 @@ as $$
 declare
     v_ids bigint[];
     v_slot int;
-    v_short boolean := octet_length(p_jobs::text) <= 8388608;  -- and so is each of its parts
+    -- No args can be too large, or hold a number that no reader can.
+    v_sound boolean := octet_length(p_jobs::text) <= 8388608 and (p_exact or p_jobs::text !~ '\d{19}');
 begin
     if p_jobs is null or json_typeof(p_jobs) <> 'array' then
         perform refuse_request('', 'jobs: must be an array of objects');
@@ -28,7 +30,7 @@ begin
         perform pg_current_xact_id();
         v_slot := pg_sequence_last_value('{schema_text}.current_slot'::regclass);
         case v_slot{each_slot}
-        when {slot} then v_ids := put_jobs_{slot}(p_jobs, v_short);{end_slot}
+        when {slot} then v_ids := put_jobs_{slot}(p_jobs, v_sound);{end_slot}
         end case;
     end if;
     return v_ids;

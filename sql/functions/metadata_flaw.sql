@@ -16,6 +16,9 @@ begin
     if strpos(p_metadata::text, '\u') > 0 and not json_is_exact(p_metadata) then
         return 'holds a NUL or half a surrogate pair';
     end if;
+    if p_metadata::text ~ '\d{19}' and not numbers_fit(p_metadata) then
+        return 'holds an integer that does not fit 64 bits, signed';
+    end if;
     select k into v_key from json_object_keys(p_metadata) as k where starts_with(k, 'awa:') limit 1;
     if found then
         return format('key %s: names that start with "awa:" belong to the queue', to_json(v_key));

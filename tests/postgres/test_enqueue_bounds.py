@@ -23,6 +23,7 @@ REFUSED: list[tuple[str, Any]] = [
     ("args", None), ("args", []), ("args", "text"), ("args", 5),
     ("args", {"a": NUL}), ("args", {"a": [1, {"b": NUL}]}), ("args", {NUL: 1}), ("args", {"a": HALF}),
     ("args", {"a": "x" * (ARGS_CAP - 8)}),
+    ("args", {"a": 2**63}), ("args", {'a"1': ["2", {"b": -(2**63) - 1}]}), ("metadata", {"a": 10**40}),  # B061
     ("metadata", []), ("metadata", "text"), ("metadata", {"awa:parent": 1}), ("metadata", {"x": NUL}),
     ("metadata", {"a": "x" * (64 * 1024)}),
     ("tags", ["t"] * 21), ("tags", [""]), ("tags", ["t" * 201]), ("tags", [None]),
@@ -37,6 +38,8 @@ ACCEPTED: list[tuple[str, Any]] = [
     ("priority", 1), ("priority", 4), ("max_attempts", 1), ("max_attempts", 1000),
     ("args", {}), ("args", {"a": "\\u0000 spelt out"}), ("args", {"a": "\U0001f600"}),
     ("args", {"a": "x" * (ARGS_CAP - 9)}),
+    ("args", {"a": 2**63 - 1, "b": -(2**63), '"2': "18446744073709551616\\"}), ("args", {"a": 0.12345678901234567e-7}),
+    ("metadata", {"a": [2**63 - 1, "9" * 30]}),
     ("metadata", {}), ("metadata", None), ("metadata", {"awa": 1, "a": "awa:x"}),
     ("tags", []), ("tags", ["t" * 200] * 20), ("tags", None),
     ("run_at", "9999-12-31T23:59:59+00"), ("run_at", "0001-01-01T00:00:00+00"), ("run_at", None),
@@ -204,6 +207,6 @@ def test_an_enqueue_lives_and_dies_with_the_callers_transaction(queue: Queue) ->
 
 
 def test_the_args_come_out_digit_by_digit(queue: Queue) -> None:
-    text = '{"a": 1e16, "b": -0.0, "c": 12345678901234567890, "d": 0.10, "a": "again"}'
+    text = '{"a": 1e16, "b": -0.0, "c": 1234567890123456789, "e": 12345678901234567890.5, "d": 0.10, "a": "again"}'
     job_id = queue.one("select awa_pool.enqueue('k', %s::json)", text)
     assert queue.one("select args::text from awa_pool.job(%s)", job_id) == text

@@ -1,0 +1,12 @@
+-- numbers_fit(json) -> boolean: whether every integer in it fits 64 bits, signed; a reader would turn others into floats.
+-- Guard: none. Locks: none. Errors: none. Asked only about documents with 19 digits in a row.
+create or replace function {schema}.numbers_fit(p_document json) returns boolean
+language sql immutable
+set search_path = pg_catalog, pg_temp
+as $$
+    select not exists (
+        select from regexp_matches(
+            regexp_replace(p_document::text, '"(?:[^"\\]|\\.)*"', '""', 'g'), '-?\d[\d.eE+-]*', 'g') as n(number)
+        where case when n.number[1] ~ '^-?\d{19,}$'
+            then n.number[1]::numeric not between -9223372036854775808 and 9223372036854775807 end)
+$$;
