@@ -12,6 +12,7 @@ language plpgsql volatile
 set jit = off
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 as $$

@@ -8,6 +8,7 @@ language plpgsql stable
 set jit = off
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_bitmapscan = off
 as $$
 declare
     v_lane bigint;
