@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from .errors import AwaError as AwaError
     from .errors import BootFailed as BootFailed
     from .errors import ConfigError as ConfigError
+    from .errors import DeadlineExceeded as DeadlineExceeded
     from .errors import DecodeError as DecodeError
+    from .errors import JobCancelled as JobCancelled
     from .errors import JobNotFound as JobNotFound
     from .errors import PayloadTooLarge as PayloadTooLarge
     from .errors import RegistrationError as RegistrationError
@@ -33,9 +35,10 @@ if TYPE_CHECKING:
 _HOMES = {
     "client": ("AsyncClient", "Client"),
     "errors": (
-        "AwaError", "BootFailed", "ConfigError", "DecodeError", "JobNotFound", "PayloadTooLarge",
-        "RegistrationError", "SchemaMismatch", "StoreConflict", "StoreError", "StoreRefused", "StoreUnavailable",
-        "TerminalError", "TransitionRefused", "ValidationError",
+        "AwaError", "BootFailed", "ConfigError", "DeadlineExceeded", "DecodeError", "JobCancelled",
+        "JobNotFound", "PayloadTooLarge", "RegistrationError", "SchemaMismatch", "StoreConflict",
+        "StoreError", "StoreRefused", "StoreUnavailable", "TerminalError", "TransitionRefused",
+        "ValidationError",
     ),
     "job": ("Cancel", "Job", "JobRow", "RetryAfter", "Snooze"),
     "requests": ("InsertRequest",),

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import threading
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -50,16 +50,18 @@ class Client(Declarations):
         metadata: dict[str, Any] | None = None,
         run_at: datetime | None = None,
         ordering_key: str | None = None,
+        deadline: float | timedelta | None = None,
         conn: Conn | None = None,
     ) -> int:
         """Put one job in; returns its id.
 
         `args` is a dataclass, msgspec.Struct, pydantic model or dict (with `kind`). Queue, priority (1 first, to 4)
         and max_attempts default to the task's. `run_at` is an aware datetime; one that has passed means now.
+        `deadline`: seconds or a timedelta that each attempt may take (docs/deadlines.md); None: the task's or queue's.
         """
         request = InsertRequest(
             args=args, kind=kind, queue=queue, priority=priority, max_attempts=max_attempts, tags=tags,
-            metadata=metadata, run_at=run_at, ordering_key=ordering_key,
+            metadata=metadata, run_at=run_at, ordering_key=ordering_key, deadline=deadline,
         )  # fmt: skip
         return self._run(_enqueue_call(self, request), conn)
 
@@ -213,12 +215,13 @@ class AsyncClient(Declarations):
         metadata: dict[str, Any] | None = None,
         run_at: datetime | None = None,
         ordering_key: str | None = None,
+        deadline: float | timedelta | None = None,
         conn: AsyncConn | None = None,
     ) -> int:
         """Put one job in; returns its id. See `Client.insert`."""
         request = InsertRequest(
             args=args, kind=kind, queue=queue, priority=priority, max_attempts=max_attempts, tags=tags,
-            metadata=metadata, run_at=run_at, ordering_key=ordering_key,
+            metadata=metadata, run_at=run_at, ordering_key=ordering_key, deadline=deadline,
         )  # fmt: skip
         return await self._run(_enqueue_call(self, request), conn)
 
@@ -372,7 +375,7 @@ def _enqueue_call(client: Declarations, request: InsertRequest) -> Call[int]:
     metadata = options.metadata.decode() if options.metadata is not None else None
     return do.enqueue(
         options.kind, args, options.queue, options.priority, options.max_attempts, options.run_at, metadata,
-        options.tags, options.ordering_key,
+        options.tags, options.ordering_key, options.deadline_s,
     )  # fmt: skip
 
 

@@ -46,20 +46,25 @@ class Declarations:
         max_attempts: int = 25,
         backoff: Backoff | timedelta = None,
         priority: int = 2,
+        deadline: float | timedelta | None = None,
+        grace: float | timedelta | None = None,
+        cancel_kill: bool | None = None,
     ) -> Callable[[F], F]:
         """Register the decorated function, def or async def, as the handler of a kind of job.
 
         `args_type` is a dataclass, TypedDict, msgspec.Struct or pydantic model, whose snake_case name is the kind
         unless given; a plain `dict` needs `kind`. `backoff`: seconds, a timedelta, or a function of the attempt just
         failed; by default min(2^attempt s plus up to 25 % jitter, 24 h). Queue, max_attempts and priority are the
-        defaults of its jobs.
+        defaults of its jobs. `deadline`: seconds or a timedelta that an attempt may take; then `DeadlineExceeded` is
+        raised in it, and `grace` later (None: the pool's --kill-grace) its process is killed. `cancel_kill`: whether a
+        cancelled attempt that goes on is killed after that grace too; None: if the handler is not async.
         Errors: RegistrationError.
         """
 
         def register(handler: F) -> F:
             self.registry.add(
                 args_type, handler, kind=kind, queue=queue, max_attempts=max_attempts, backoff=backoff,
-                priority=priority,
+                priority=priority, deadline=deadline, grace=grace, cancel_kill=cancel_kill,
             )  # fmt: skip
             return handler
 

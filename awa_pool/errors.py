@@ -14,6 +14,8 @@ AwaError
 ├── TransitionRefused      the job's state does not allow that action
 ├── WireError              a message between processes is malformed
 │   └── UnknownMessage     a message has a type nobody registered
+├── DeadlineExceeded       raised in a handler whose deadline has passed: clean up and end
+├── JobCancelled           raised in an async handler whose job was cancelled: clean up and end
 ├── BootFailed             a process of the pool did not become ready
 ├── EmbeddedError          the embedded server cannot be installed, started or reached
 └── TerminalError          raised by a handler: fail this job now, do not retry
@@ -85,6 +87,14 @@ class WireError(AwaError):
 
 class UnknownMessage(WireError):
     """A message has a type nobody registered."""
+
+
+class DeadlineExceeded(AwaError):
+    """Raised once in a handler when its attempt's deadline has passed; a grace later its process is killed."""
+
+
+class JobCancelled(AwaError):
+    """Raised once in an async handler whose job was cancelled; raised by a handler itself, it cancels the job."""
 
 
 class BootFailed(AwaError):

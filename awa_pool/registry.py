@@ -16,7 +16,15 @@ from typing import Any
 from .decoding import Decoder, anything, compile_type, decode_args
 from .errors import DecodeError, RegistrationError, ValidationError
 from .job import Backoff, checked_delay_s
-from .validation import checked_kind, checked_max_attempts, checked_priority, checked_queue
+from .validation import (
+    GRACE_S,
+    checked_deadline_s,
+    checked_kind,
+    checked_max_attempts,
+    checked_priority,
+    checked_queue,
+    checked_seconds,
+)
 
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -41,6 +49,9 @@ class Task:
     max_attempts: int = 25
     backoff: Backoff = None
     priority: int = 2
+    deadline_s: float | None = None  # of each attempt, where the job does not say its own
+    grace_s: float | None = None  # from the deadline, or a cancel, to the kill; None: the pool's
+    cancel_kill: bool = True  # a cancelled attempt that goes on is killed after the grace
     decoder: Decoder | None = None  # None: the hints of the args type could not be resolved yet
 
 
@@ -63,6 +74,9 @@ class Registry:
         max_attempts: int = 25,
         backoff: Backoff | timedelta = None,
         priority: int = 2,
+        deadline: float | timedelta | None = None,
+        grace: float | timedelta | None = None,
+        cancel_kill: bool | None = None,
     ) -> Task:
         """Register a handler for args of `args_type`; the kind is the type's snake_case name unless given.
 
@@ -73,16 +87,20 @@ class Registry:
                 raise RegistrationError("a task whose args are a plain dict needs kind='…'")
             kind = kind_of(args_type.__name__)
         _check_callable(handler, f"handler of {kind!r}", parameters=1)
+        is_async = inspect.iscoroutinefunction(handler)
         try:
             task = Task(
                 kind=checked_kind(kind),
                 args_type=args_type,
                 handler=handler,
-                is_async=inspect.iscoroutinefunction(handler),
+                is_async=is_async,
                 queue=checked_queue(queue),
                 max_attempts=checked_max_attempts(max_attempts),
                 backoff=_checked_backoff(backoff),
                 priority=checked_priority(priority),
+                deadline_s=None if deadline is None else checked_deadline_s(deadline),
+                grace_s=None if grace is None else checked_seconds(grace, GRACE_S, "grace"),
+                cancel_kill=_checked_cancel_kill(cancel_kill, not is_async),
             )
             task.decoder = _decoder(args_type)
         except (ValidationError, RegistrationError) as problem:
@@ -145,6 +163,13 @@ def _checked_backoff(backoff: Any) -> Backoff:
         return checked_delay_s(backoff, "backoff")
     known: Backoff = backoff
     return known
+
+
+def _checked_cancel_kill(given: Any, default: bool) -> bool:
+    """By default only a handler that has its process's main thread to itself may take the process with it."""
+    if given is not None and type(given) is not bool:
+        raise ValidationError(f"expected True or False, got {type(given).__name__}", path="cancel_kill")
+    return default if given is None else given
 
 
 def _check_callable(function: Any, what: str, *, parameters: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import orjson
@@ -31,6 +31,7 @@ class InsertRequest:
     metadata: dict[str, Any] | None = None
     run_at: datetime | None = None
     ordering_key: str | None = None
+    deadline: float | timedelta | None = None
 
 
 _OPTIONS = frozenset(f.name for f in fields(InsertRequest)) - {"args"}
@@ -50,6 +51,7 @@ class Options(NamedTuple):
     metadata: bytes | None = None
     tags: list[str] | None = None
     ordering_key: str | None = None
+    deadline_s: float | None = None
 
 
 def options_of(registry: Registry, request: InsertRequest) -> Options:
@@ -74,6 +76,7 @@ def options_of(registry: Registry, request: InsertRequest) -> Options:
         gate.metadata_json(request.metadata),
         gate.checked_tags(request.tags),
         key if key is None else gate.checked_name(key, "ordering_key"),
+        None if request.deadline is None else gate.checked_deadline_s(request.deadline),
     )
 
 
@@ -113,6 +116,8 @@ class _Frame:
             rest["tags"] = options.tags
         if options.ordering_key is not None:
             rest["ordering_key"] = options.ordering_key
+        if options.deadline_s is not None:
+            rest["deadline_s"] = options.deadline_s
         return head, b"," + orjson.dumps(rest)[1:] if rest else b"}"
 
     def copy_row(self) -> tuple[bytes, bytes]:
@@ -124,6 +129,7 @@ class _Frame:
             b"\\N" if options.metadata is None else _copy_escape(options.metadata),
             b"\\N" if not options.tags else _copy_text(_array_literal(options.tags)),
             b"\\N" if options.ordering_key is None else _copy_text(options.ordering_key),
+            b"\\N" if options.deadline_s is None else repr(options.deadline_s).encode(),
         ]
         return _copy_text(options.kind) + b"\t", b"\t" + b"\t".join(columns) + b"\n"
 
@@ -243,7 +249,7 @@ class _Batch:
         if request.metadata is None and request.tags is None:
             key = (
                 type(request.args), request.kind, request.queue, request.priority, request.max_attempts,
-                request.run_at, request.ordering_key,
+                request.run_at, request.ordering_key, request.deadline,
             )  # fmt: skip
             try:
                 known = self._by_options.get(key)

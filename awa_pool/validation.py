@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from typing import Any
 from uuid import UUID
@@ -28,6 +28,8 @@ NAME_CHARS = 200
 MAX_TAGS = 20
 PRIORITIES = (1, 4)
 ATTEMPTS = (1, 1000)
+DEADLINE_S = (0.01, 365 * 86400.0)
+GRACE_S = (0.0, 86400.0)
 MAX_LEVELS = 64
 ARGS_BYTES = 8 * 1024 * 1024
 METADATA_BYTES = 64 * 1024
@@ -91,6 +93,21 @@ def checked_priority(value: Any) -> int:
 def checked_max_attempts(value: Any) -> int:
     """Return a valid number of attempts, 1 to 1000."""
     return checked_int(value, ATTEMPTS, "max_attempts")
+
+
+def checked_deadline_s(value: Any, path: str = "deadline") -> float:
+    """Return how long an attempt may take, in seconds (a number or a timedelta), 0.01 to 365 days."""
+    return checked_seconds(value, DEADLINE_S, path)
+
+
+def checked_seconds(value: Any, bounds: tuple[float, float], path: str) -> float:
+    """Return seconds, given as a number or a timedelta, within bounds, ends included."""
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if type(seconds) not in (int, float):
+        raise ValidationError(f"expected seconds or a timedelta, got {type(value).__name__}", path=path)
+    if not bounds[0] <= seconds <= bounds[1]:  # false for NaN too
+        raise ValidationError(f"expected {bounds[0]:g} to {bounds[1]:.0f} seconds", path=path)
+    return float(seconds)
 
 
 def checked_tags(value: Any) -> list[str] | None:

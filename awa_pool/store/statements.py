@@ -236,11 +236,13 @@ def enqueue(
     metadata: str | None,
     tags: list[str] | None,
     ordering_key: str | None,
+    deadline_s: float | None = None,
 ) -> Call[int]:
     """Put one job in -> its id; `args` and `metadata` are JSON text."""
     params = {
         "kind": kind, "args": args, "queue": queue, "priority": priority, "max_attempts": max_attempts,
         "run_at": run_at, "metadata": metadata, "tags": tags, "ordering_key": ordering_key,
+        "deadline_s": deadline_s,
     }  # fmt: skip
     return Call("enqueue", params, _one)
 

@@ -61,7 +61,7 @@ begin
             continue;
         end if;
         v_began := clock_timestamp();
-        select exists (select from queues as q where q.queue = v_name and q.paused_at is not null) as paused,
+        select (select q from queues as q where q.queue = v_name) as setting,
                exists (select from jobs_returned as j where j.queue = v_name) as returned,
                array_agg(s.slot order by s.generation) as slots,
                array_agg(s.generation order by s.generation) as generations,
@@ -76,7 +76,7 @@ begin
                                     where d.queue = v_name and d.slot = t.slot and d.generation = t.generation)
                 offset 0) as s;
         v_slow := clock_timestamp() > v_began + interval '2 ms';
-        if v.paused then
+        if (v.setting).paused_at is not null then
             note := 'paused';
             return next;
             continue;
@@ -86,6 +86,9 @@ begin
             for r in select * from claim_returned(v_name, v_room, v_bytes, p_chunk, p_runtime, p_request) loop
                 note := 'receipt'; slot := r.slot; receipt_id := r.receipt_id; nonce := r.nonce; priority := r.priority;
                 job_ids := r.job_ids; kinds := r.kinds; bodies := r.bodies;
+                if (v.setting).deadline_s is not null then
+                    bodies := with_queue_deadline(bodies, (v.setting).deadline_s);
+                end if;
                 return next;
                 v_given := v_given + cardinality(r.job_ids);
                 v_size := r.bytes;
@@ -107,6 +110,9 @@ begin
                                                       p_runtime, p_request) loop
                         note := 'receipt'; slot := v.slots[i]; receipt_id := r.receipt_id; nonce := r.nonce; priority := p;
                         job_ids := r.job_ids; kinds := r.kinds; bodies := r.bodies;
+                        if (v.setting).deadline_s is not null then
+                            bodies := with_queue_deadline(bodies, (v.setting).deadline_s);
+                        end if;
                         return next;
                         v_given := v_given + cardinality(r.job_ids);
                         v_size := r.bytes;

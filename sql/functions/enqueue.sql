@@ -13,7 +13,8 @@ create or replace function {schema}.enqueue(
     p_run_at timestamptz default null,
     p_metadata json default null,
     p_tags text[] default null,
-    p_ordering_key text default null
+    p_ordering_key text default null,
+    p_deadline_s float8 default null
 ) returns bigint
 language plpgsql volatile
 set search_path = {schema}, pg_catalog, pg_temp
@@ -24,10 +25,13 @@ declare
     v_id bigint;
 begin
     if not (args_fit(p_args)
-        and request_fits(p_kind, p_queue, p_priority, p_max_attempts, p_metadata, p_tags, p_ordering_key))
+        and request_fits(p_kind, p_queue, p_priority, p_max_attempts, p_metadata, p_tags, p_ordering_key)
+        and deadline_fits(p_deadline_s))
     then
-        perform refuse_request('', request_flaw(
-            p_kind, p_args, p_queue, p_priority, p_max_attempts, p_metadata, p_tags, p_ordering_key));
+        perform refuse_request('', coalesce(
+            request_flaw(
+                p_kind, p_args, p_queue, p_priority, p_max_attempts, p_metadata, p_tags, p_ordering_key),
+            'deadline_s: must be 0.01 to 31536000 seconds'));
     end if;
     if p_run_at is not null then
         if run_at_flaw(p_run_at) is not null then
@@ -35,16 +39,17 @@ begin
         end if;
         if p_run_at > clock_timestamp() then
             insert into jobs_deferred (
-                job_id, kind, args, queue, priority, max_attempts, run_at, metadata, tags, ordering_key, state)
+                job_id, kind, args, queue, priority, max_attempts, run_at, metadata, tags, ordering_key,
+                deadline_s, state)
             values (
                 nextval('job_id_seq'), p_kind, p_args, p_queue, p_priority, p_max_attempts, p_run_at, p_metadata,
-                p_tags, p_ordering_key, 'scheduled')
+                p_tags, p_ordering_key, p_deadline_s, 'scheduled')
             returning job_id into v_id;
             return v_id;
         end if;
     end if;
-    insert into jobs_ready (kind, args, queue, priority, max_attempts, metadata, tags, ordering_key)
-    values (p_kind, p_args, p_queue, p_priority, p_max_attempts, p_metadata, p_tags, p_ordering_key)
+    insert into jobs_ready (kind, args, queue, priority, max_attempts, metadata, tags, ordering_key, deadline_s)
+    values (p_kind, p_args, p_queue, p_priority, p_max_attempts, p_metadata, p_tags, p_ordering_key, p_deadline_s)
     returning job_id into v_id;
     if exists (select from queue_waiters as w where w.queue = p_queue and w.until > clock_timestamp()) then
         perform pg_notify('awa_pool', '');

@@ -42,6 +42,13 @@ begin
     if p_item ->> 'run_at' is not null and parse_run_at(p_item ->> 'run_at') is null then
         return 'run_at: must be an ISO 8601 time with a zone, within the years 1 to 9999';
     end if;
+    -- By its spelling first: a number that no column holds would end this with another error.
+    if json_typeof(p_item -> 'deadline_s') <> 'null' and not (
+        json_typeof(p_item -> 'deadline_s') = 'number'
+        and (p_item ->> 'deadline_s') ~ '^\d{1,9}(\.\d+)?([eE][-+]?\d{1,2})?$'
+        and deadline_fits((p_item ->> 'deadline_s')::float8)) then
+        return 'deadline_s: must be 0.01 to 31536000 seconds';
+    end if;
     select * into j
     from json_to_record(p_item) as r(
         kind text, args json, queue text, priority int, max_attempts int, metadata json, tags text[],

@@ -8,7 +8,7 @@ create index jobs_ready_lane on {schema}.jobs_ready (hashtextextended(queue, pri
     with (deduplicate_items = off);
 
 alter table {schema}.queues
-    add column deadline_s float8 check (deadline_s > 0 and deadline_s < 'infinity'),
+    add column deadline_s float8 check (deadline_s between 0.01 and 31536000),
     add column dlq boolean not null default true,
     add column dlq_retention_s float8 check (dlq_retention_s > 0 and dlq_retention_s < 'infinity');
 
@@ -34,3 +34,7 @@ create index unique_claims_due on {schema}.unique_claims (release_at) where rele
 
 -- Bit i: attempt i holds a unique key that its completion gives up; such a receipt completes keys first. Null: none.
 alter table {schema}.receipts add column keyed bigint;
+
+-- How long an attempt of the job may take; null: as long as its task or queue says.
+alter table {schema}.jobs_ready
+    add constraint jobs_ready_deadline check (deadline_s is null or deadline_s between 0.01 and 31536000);

@@ -1,2 +1,2 @@
 -- The COPY road for the largest loads, into what copy_target named; say notify_waiters afterwards, in the same transaction.
-copy {target} (kind, args, queue, priority, max_attempts, metadata, tags, ordering_key) from stdin
+copy {target} (kind, args, queue, priority, max_attempts, metadata, tags, ordering_key, deadline_s) from stdin

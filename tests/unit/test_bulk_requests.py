@@ -134,8 +134,8 @@ def test_copy_rows_are_escaped():
     )
     assert first.split("\t")[0] == 'a\\\\b\\t"\\n\\r'
     assert first.split("\t")[1] == '{"x":"a\\\\\\\\b\\\\t\\\\"\\\\n\\\\r"}'
-    assert len(first.split("\t")) == len(second.split("\t")) == 8
-    assert second == 'resize\t{"n":1,"name":"x"}\tpictures\t1\t3\t\\N\t\\N\t\\N'
+    assert len(first.split("\t")) == len(second.split("\t")) == 9
+    assert second == 'resize\t{"n":1,"name":"x"}\tpictures\t1\t3\t\\N\t\\N\t\\N\t\\N'
 
 
 def test_jobs_with_a_due_time_are_parted_from_the_rest():

@@ -1,7 +1,7 @@
 -- put_jobs_<slot>(json array, short) -> job ids in the array's order: the part of enqueue_many that writes. The slot is
 -- named, so rows need no routing and no default of their own for it (5,000 rows: 23 ms through the parent, 20 ms here).
 -- The caller owns its xid, and read which slot is current after that. `short`: no item can exceed the cap on args.
--- The bounds of kind, queue, priority and max_attempts are the table's own checks: enqueue_many says which was broken.
+-- The bounds of kind, queue, priority, max_attempts and deadline_s are the table's own checks: enqueue_many says which was broken.
 -- Arrow: (new) -> available. Guard: none. Locks: none but the new rows'.
 -- Errors: AW001 (by refuse_item), class 22, 23502, 23514.
 create or replace function {schema}.put_jobs_{slot}(p_jobs json, p_short boolean) returns bigint[]
@@ -12,7 +12,7 @@ declare
 begin
     with put as (
         insert into {schema}.jobs_ready_{slot} (
-            slot, kind, args, queue, priority, max_attempts, metadata, tags, ordering_key)
+            slot, kind, args, queue, priority, max_attempts, metadata, tags, ordering_key, deadline_s)
         select
             {slot},
             case when json_typeof(j.args) = 'object' and (p_short or {schema}.args_fit(j.args))
@@ -23,10 +23,10 @@ begin
                 else {schema}.refuse_item(p_jobs)
             end,
             j.args, coalesce(j.queue, 'default'), coalesce(j.priority, 2), coalesce(j.max_attempts, 25),
-            j.metadata, j.tags, j.ordering_key
+            j.metadata, j.tags, j.ordering_key, j.deadline_s
         from json_to_recordset(p_jobs) as j(
             kind text, args json, queue text, priority int, max_attempts int, metadata json, tags text[],
-            ordering_key text)
+            ordering_key text, deadline_s float8)
         returning job_id
     )
     -- Ids are drawn one by one in the order of the document, so rising ids are that order.
