@@ -96,7 +96,7 @@ class WorkerReady(Message):
     worker: int
     incarnation: str
     lane: str  # "sync" | "async"
-    capacity: int  # attempts it runs at once
+    capacity: int  # attempts it runs at once; 0: it leaves, and takes nothing more
     holding: list[Any]  # list[Piece]: unstarted, running, or not yet acknowledged by the finalizer
     kinds: list[str]  # the kinds this lane runs
 
@@ -141,6 +141,7 @@ class AttemptsEnded(Message):
     completed: list[Any]  # [[kind, mask], …]: ended with nothing to record
     others: list[Any]  # [[index, job_id, run_lease, kind, outcome, delay_s | None, error | None], …]
     more: bool = False  # the lane has more in hand: its next results may be waited for
+    oldest: int = 1  # everything before this `seq` has been acknowledged
 
 
 # --- finalizer → worker ------------------------------------------------------------------------------------
@@ -260,6 +261,14 @@ class Stats(Message):
     role: str
     incarnation: str
     figures: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Worn(Message):
+    """A worker has started, or soon will have, as many attempts as it may: it wants a successor."""
+
+    incarnation: str
+    jobs: int
 
 
 @dataclass(frozen=True, slots=True)

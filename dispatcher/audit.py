@@ -23,6 +23,8 @@ from .lanes import Lane
 
 EVERY_S = 10.0
 SOON_S = 1.0
+NO_AUDIT = 0
+"""The number under which a lane is asked when it has only just greeted: so it knows that it was heard."""
 TAKES_AT_MOST_S = 30.0
 LOST = {"error": "the result of this attempt was lost within the pool", "type": "ResultLost"}
 
@@ -69,6 +71,7 @@ class Audit:
         self._asked_s = 0.0
         self._adrift: Suspects = {}
         self._unheld: dict[bytes, Suspects] = {}
+        self._answered: dict[bytes, int] = {}
         self._holding: dict[bytes, dict[int, int]] = {}
         self.healed = 0
 
@@ -194,8 +197,9 @@ class Audit:
     def holding(self, lane: Lane, number: int, held: dict[int, int]) -> None:
         """A lane's answer: what it was handed before we asked and does not hold any more was lost on the way."""
         desk = self._desk
-        if number != self.number:
-            return
+        if number != self.number or self._answered.get(lane.peer, NO_AUDIT) == number:
+            return  # an old answer, or one that came twice: the same news is no second audit
+        self._answered[lane.peer] = number
         began_s = self._asked_s
         self._holding[lane.peer] = held
         self.adopt(lane, held)
@@ -233,6 +237,7 @@ class Audit:
     def lane_gone(self, peer: bytes) -> None:
         self._holding.pop(peer, None)
         self._unheld.pop(peer, None)
+        self._answered.pop(peer, None)
 
 
 def held_pieces(pieces: list[Any]) -> dict[int, int] | None:

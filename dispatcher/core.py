@@ -14,6 +14,7 @@ from typing import Any
 
 from awa_pool.messages import (
     ActorReplaced,
+    AskHolding,
     AttemptsClosed,
     AttemptsRan,
     DispatcherHello,
@@ -32,7 +33,7 @@ from awa_pool.messages import (
 from awa_pool.states import Outcome
 
 from . import notes
-from .audit import Audit, held_pieces
+from .audit import NO_AUDIT, Audit, held_pieces
 from .claims import Claiming
 from .departures import Departures
 from .desk import Desk
@@ -46,6 +47,7 @@ from .events import (
     Notified,
     OpenAttemptsRead,
     PageRead,
+    Send,
     Settings,
     StoreIsBack,
     StoreSaysNo,
@@ -227,16 +229,18 @@ class Dispatcher:
         desk = self.desk
         held = held_pieces(message.holding)
         kinds = [kind for kind in message.kinds if isinstance(kind, str)]
-        if held is None or not 1 <= message.capacity <= 100_000:
+        if held is None or not 0 <= message.capacity <= 100_000:
             desk.malformed("worker", "WorkerReady")
             return
         lane = desk.lanes.get(peer)
         if lane is None:
-            lane = Lane(peer, message.worker, message.incarnation, message.lane, message.capacity)
+            lane = Lane(peer, message.worker, message.incarnation, message.lane, max(1, message.capacity))
             desk.lanes.add(lane, kinds)
             desk.note(logging.DEBUG, notes.LANE_READY, worker=lane.worker, lane=lane.name, holding=len(held))
         lane.heard_s = desk.now_s
         lane.blocked_until_s = 0.0
+        lane.retired = lane.retired or not message.capacity  # it has done all it may, or leaves
+        desk.out.append(Send(peer, AskHolding(NO_AUDIT)))
         self.audit.lane_ready(lane, held)
 
     def _ran(self, lane: Lane, receipt_id: int, mask: int, timings: list[Any]) -> None:
@@ -264,7 +268,8 @@ class Dispatcher:
                         self.desk.close(receipt, mask)
             case FinalizerLoad(incarnation, _, _, accepting):
                 self.claiming.accepting = accepting
-                self._hello_s = None
+                # While claiming rests, ask again: the word that it may go on can be lost.
+                self._hello_s = None if accepting else self.desk.now_s + HELLO_S
                 if self._finalizer not in (None, incarnation):
                     self.desk.resend_endings()
                 self._finalizer = incarnation

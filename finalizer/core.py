@@ -213,15 +213,15 @@ class Finalizer:
 
     def _attempts_ended(self, name: bytes, message: AttemptsEnded) -> None:
         """Hold a worker's results until they are written; a repeat is acknowledged again at most."""
-        if message.seq < 1:
+        if not 1 <= message.oldest <= message.seq:
             self._note(logging.WARNING, notes.MALFORMED, source=str(name), reason="AttemptsEnded.seq")
             return
         peer = self._peers.get(name)
         if peer is None:
             self._forget_peers()
-            peer = self._peers[name] = Peer(message.seq, self._now_s)
+            peer = self._peers[name] = Peer(self._now_s)
         peer.dry = not message.more
-        if not peer.take(message.seq, self._now_s):
+        if not peer.take(message.seq, message.oldest, self._now_s):
             self._to_ack.add(name)
             return
         parts, items, result, bad = read_results(name, message)
@@ -302,12 +302,11 @@ class Finalizer:
             peer = self._peers[name]
             if self._now_s < peer.quiet_until_s() and self._leave_s is None:
                 continue
-            seq = peer.ack(self._now_s)
+            seq = peer.ack()
             if seq is not None:
                 peer.acked_s, peer.unacked_jobs = self._now_s, 0
                 self._out.append(Send(name, ResultsCommitted(seq)))
-            if seq is not None or not peer.unsettled:
-                self._to_ack.discard(name)
+            self._to_ack.discard(name)
         if self._closed:
             if self._dispatcher is not None:
                 pieces = [[receipt_id, mask] for receipt_id, mask in self._closed.items()]

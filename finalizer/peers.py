@@ -8,22 +8,17 @@ ACK_S = 0.2
 """Workers are told so often what is committed, at once when they have nothing else in hand: each word wakes a socket
 thread beside a running handler, and nothing but the memory of results waits for it."""
 ACK_JOBS = 1000
-FIRST_CONTACT_S = 3.0
-"""A peer whose first message is not its first result may have older ones on the way: it sends everything that is not
-acknowledged again after a second, and no cumulative number may cover what has not come by then."""
 
 
 class Peer:
     """The sequence numbers of one lane of one worker incarnation."""
 
     __slots__ = (
-        "_acked", "_done", "_held", "_lowest", "_settled_s", "acked_s", "dry", "heard_s", "unacked_jobs",
+        "_acked", "_done", "_held", "acked_s", "dry", "heard_s", "unacked_jobs",
     )  # fmt: skip
 
-    def __init__(self, seq: int, now_s: float) -> None:
-        self._acked = seq - 1 if seq <= 1 else -1
-        self._lowest = seq
-        self._settled_s = now_s if seq <= 1 else now_s + FIRST_CONTACT_S
+    def __init__(self, now_s: float) -> None:
+        self._acked = 0
         self._held: set[int] = set()
         self._done: set[int] = set()
         self.heard_s = now_s
@@ -40,12 +35,17 @@ class Peer:
         """Nothing of this peer is held here."""
         return not self._held and not self._done
 
-    def take(self, seq: int, now_s: float) -> bool:
-        """Note a result that has come; False for one that is here or was committed: a repeat."""
+    def take(self, seq: int, oldest: int, now_s: float) -> bool:
+        """Note a result that has come; False for one that is here or was committed: a repeat.
+
+        Before `oldest` the lane keeps nothing: an earlier finalizer has acknowledged it.
+        """
         self.heard_s = now_s
+        if oldest - 1 > self._acked:
+            self._acked = oldest - 1
+            self._done = {number for number in self._done if number > self._acked}
         if seq in self._held or seq in self._done or seq <= self._acked:
             return False
-        self._lowest = min(self._lowest, seq)
         self._held.add(seq)
         return True
 
@@ -55,22 +55,12 @@ class Peer:
         if seq > self._acked:
             self._done.add(seq)
 
-    @property
-    def unsettled(self) -> bool:
-        """Something is committed, and it is too early for a first acknowledgement."""
-        return self._acked < 0 and bool(self._done)
-
     def due_s(self) -> float:
-        """When the next acknowledgement is possible and need wait for no other."""
-        quiet_s = self.quiet_until_s()
-        return max(quiet_s, self._settled_s) if self.unsettled else quiet_s
+        """When the next acknowledgement need wait for no other."""
+        return self.quiet_until_s()
 
-    def ack(self, now_s: float) -> int | None:
-        """The number up to which everything is committed; None while that is not known or nothing is."""
-        if self._acked < 0:
-            if now_s < self._settled_s:
-                return None
-            self._acked = self._lowest - 1
+    def ack(self) -> int | None:
+        """The number up to which everything is committed; None while nothing is."""
         while self._acked + 1 in self._done:
             self._acked += 1
             self._done.discard(self._acked)

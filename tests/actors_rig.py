@@ -9,6 +9,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -143,8 +144,9 @@ class FakeWorker:
         self.attempts.append(body[3])
         self.seq += 1
         ended = AttemptsEnded(
-            self.incarnation, self.seq, jobs.slot, jobs.receipt_id, jobs.nonce, [["kind", 1 << index]], []
-        )
+            self.incarnation, self.seq, jobs.slot, jobs.receipt_id, jobs.nonce, [["kind", 1 << index]], [],
+            oldest=min(self.kept, default=self.seq),
+        )  # fmt: skip
         self.kept[self.seq] = ended
         if report:
             self.to_finalizer.send(ended)
@@ -153,7 +155,7 @@ class FakeWorker:
 
     def resend(self) -> None:
         for message in self.kept.values():
-            self.to_finalizer.send(message)
+            self.to_finalizer.send(replace(message, oldest=min(self.kept)))
 
 
 class Rig:

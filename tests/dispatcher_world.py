@@ -124,7 +124,7 @@ class World:
                     lane = self.lanes.get(peer)
                     if lane is None:
                         self.to_dispatcher.append(Undeliverable(peer, message))
-                    else:
+                    elif message != AskHolding(0):  # the answer to a greeting
                         lane.inbox.append(message)
                 case ToFinalizer(message):
                     self.to_finalizer.append(message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from awa_pool.finalizer.core import Finalizer
@@ -143,7 +143,10 @@ class World:
         """A worker reports attempts of a receipt; `more`: it has others in hand."""
         worker.seq += 1
         kinds = [["short", completed]] if completed else []
-        message = AttemptsEnded("i1", worker.seq, SLOT, receipt_id, -receipt_id, kinds, others or [], more)
+        oldest = min(worker.kept, default=worker.seq)
+        message = AttemptsEnded(
+            "i1", worker.seq, SLOT, receipt_id, -receipt_id, kinds, others or [], more, oldest
+        )
         worker.kept[worker.seq] = message
         self.step(Heard(worker.peer, message))
 
@@ -151,8 +154,9 @@ class World:
         return [index, receipt_id * 100 + index, 1, "short", outcome, None, {"error": "no", "type": "E"}]
 
     def resend(self, worker: FakeWorker) -> None:
+        oldest = min(worker.kept, default=1)
         for message in list(worker.kept.values()):
-            self.step(Heard(worker.peer, message))
+            self.step(Heard(worker.peer, replace(message, oldest=oldest)))
 
     def hello(self) -> None:
         self.step(Heard(b"dispatcher-1", DispatcherHello("d1")))

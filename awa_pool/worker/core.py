@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from awa_pool.messages import (
@@ -31,6 +31,8 @@ UNACKNOWLEDGED_JOBS = 4096
 UNACKNOWLEDGED_BYTES = 16 * 1024 * 1024
 RESEND_S = 1.0
 RESEND_MAX_S = 10.0
+GREET_S = 1.0
+GREET_MAX_S = 10.0
 _BYTES_PER_RESULT = 64  # of a plain completion; errors add their text
 
 
@@ -158,6 +160,9 @@ class LaneCore:
         self._kept_jobs = 0
         self._kept_bytes = 0
         self._held: dict[tuple[int, int], int] = {}
+        self._greeted = False  # the dispatcher has said something since the last greeting
+        self._greet_wait_s = GREET_S
+        self._greet_due_s: float | None = None
 
     @property
     def idle(self) -> bool:
@@ -180,7 +185,10 @@ class LaneCore:
 
     def next_due_s(self) -> float | None:
         """Return when `Tick` has something to do; None when it has not."""
-        return min((kept.due_s for kept in self._kept.values()), default=None)
+        due_s = min((kept.due_s for kept in self._kept.values()), default=None)
+        if self._greeted or self._greet_due_s is None:
+            return due_s
+        return self._greet_due_s if due_s is None else min(due_s, self._greet_due_s)
 
     def take(self) -> Piece | None:
         """Hand the oldest piece with unstarted attempts to an executor."""
@@ -192,10 +200,16 @@ class LaneCore:
         return None
 
     def hello(self) -> WorkerReady:
-        """Return what a dispatcher has to know of this lane."""
+        """Return what a dispatcher has to know of this lane; one that drains has a capacity of 0."""
+        capacity = 0 if self.draining else self._capacity
         return WorkerReady(
-            self._worker, self._incarnation, self._lane, self._capacity, self._holding(), self._kinds
+            self._worker, self._incarnation, self._lane, capacity, self._holding(), self._kinds
         )
+
+    def greet(self) -> WorkerReady:
+        """Return `hello`, to be said again (by `Tick`) until the dispatcher has said anything."""
+        self._greeted, self._greet_wait_s, self._greet_due_s = False, GREET_S, None
+        return self.hello()
 
     def step(self, event: Event, now_s: float) -> list[Command]:
         """Take in what happened and return what has to be done about it, in order."""
@@ -205,16 +219,30 @@ class LaneCore:
             case Flush(piece):
                 return self._flush(piece, now_s)
             case Tick():
-                return self._resend(now_s, only_due=True)
+                return [*self._greet_again(now_s), *self._resend(now_s, only_due=True)]
             case FinalizerReplaced():
                 return self._resend(now_s, only_due=False)
             case Draining():
                 self.draining = True
-                return [
+                back = [
                     command for piece in self._unstarted() for command in self._give_back(piece, piece.todo)
                 ]
+                return [*back, ToDispatcher(self.hello())]
+
+    def _greet_again(self, now_s: float) -> list[Command]:
+        if self._greeted:
+            return []
+        if self._greet_due_s is None:
+            self._greet_due_s = now_s + self._greet_wait_s
+        if now_s < self._greet_due_s:
+            return []
+        self._greet_wait_s = min(self._greet_wait_s * 2, GREET_MAX_S)
+        self._greet_due_s = now_s + self._greet_wait_s
+        return [ToDispatcher(self.hello())]
 
     def _arrived(self, message: Message, payload: Sequence[bytes]) -> list[Command]:
+        if not isinstance(message, ResultsCommitted):  # that one is the finalizer's
+            self._greeted = True
         match message:
             case RunJobs():
                 return self._take_in(message, payload[0] if payload else b"")
@@ -310,6 +338,7 @@ class LaneCore:
             [[kind, done] for kind, done in piece.done.items()],
             piece.others,
             bool(piece.todo or self.pieces or len(self.active) > 1),
+            self._oldest(),
         )
         ran = AttemptsRan(
             piece.receipt_id, mask, [[kind, *figures] for kind, figures in piece.timings.items()]
@@ -344,13 +373,20 @@ class LaneCore:
 
     def _resend(self, now_s: float, *, only_due: bool) -> list[Command]:
         commands: list[Command] = []
+        oldest = self._oldest()
         for kept in self._kept.values():
             if only_due and kept.due_s > now_s:
                 continue
+            if kept.message.oldest != oldest:
+                kept.message = replace(kept.message, oldest=oldest)
             kept.wait_s = min(kept.wait_s * 2, RESEND_MAX_S) if only_due else RESEND_S
             kept.due_s = now_s + kept.wait_s
             commands.append(ToFinalizer(kept.message))
         return commands
+
+    def _oldest(self) -> int:
+        """The number of the oldest results kept, or of those that are just being made."""
+        return next(iter(self._kept), self._seq)
 
     def _forget(self, piece: Piece, mask: int) -> None:
         key = (piece.receipt_id, piece.nonce)

@@ -32,7 +32,7 @@ class Lane:
 
     def greet(self) -> None:
         """Tell the dispatcher, a new or the first one, that this lane is here and what it holds."""
-        self.dispatcher.send(self.core.hello())
+        self.dispatcher.send(self.core.greet())
 
     def pump(self, now_s: float) -> bool:
         """Take in all messages that have come; True when there were any."""

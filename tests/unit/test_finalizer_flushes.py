@@ -7,7 +7,7 @@ from finalizer_world import World
 
 from awa_pool.finalizer.core import LINGER_S, LONGEST_NAP_S, PROMPT_S
 from awa_pool.finalizer.events import Complete, Finish, Heard, Settings, SupervisorSaid, Trouble
-from awa_pool.finalizer.peers import ACK_JOBS, ACK_S, FIRST_CONTACT_S, Peer
+from awa_pool.finalizer.peers import ACK_JOBS, ACK_S, Peer
 from awa_pool.finalizer.retry import Again, Requeue, Split, finalize_with_retry
 from awa_pool.messages import AttemptsEnded, Drained, EndAttempts, Stop
 
@@ -105,7 +105,7 @@ def test_a_lane_that_has_run_dry_is_told_at_once_what_is_committed():
 
 
 def test_many_committed_jobs_are_acknowledged_without_waiting_for_others():
-    peer = Peer(1, 0.0)
+    peer = Peer(0.0)
     peer.dry, peer.acked_s = False, 5.0
     assert peer.quiet_until_s() == 5.0 + ACK_S
     peer.unacked_jobs = ACK_JOBS
@@ -125,41 +125,37 @@ def test_a_repeat_of_a_committed_result_is_acknowledged_and_not_written_again():
 
 
 def test_a_gap_in_the_numbers_holds_the_acknowledgement_back():
-    peer = Peer(1, 0.0)
-    peer.take(1, 0.0)
-    peer.take(3, 0.0)
+    peer = Peer(0.0)
+    peer.take(1, 1, 0.0)
+    peer.take(3, 1, 0.0)
     peer.committed(1)
     peer.committed(3)
-    assert peer.ack(0.0) == 1
-    peer.take(2, 0.0)
+    assert peer.ack() == 1
+    peer.take(2, 1, 0.0)
     peer.committed(2)
-    assert peer.ack(0.0) == 3
+    assert peer.ack() == 3
 
 
-def test_a_new_finalizer_waits_for_older_results_before_it_acknowledges_a_later_one():
-    peer = Peer(57, 0.0)
-    peer.take(57, 0.0)
+def test_a_new_finalizer_acknowledges_no_result_before_the_older_ones_that_the_lane_still_keeps():
+    peer = Peer(0.0)
+    peer.take(57, 55, 0.0)
     peer.committed(57)
-    assert peer.ack(FIRST_CONTACT_S / 2) is None
-    peer.take(55, 1.0)
-    peer.take(56, 1.0)
+    assert peer.ack() == 54
+    peer.take(56, 55, 1.0)
+    peer.take(55, 55, 1.0)
     peer.committed(56)
-    assert peer.ack(FIRST_CONTACT_S) == 54
+    assert peer.ack() == 54
     peer.committed(55)
-    assert peer.ack(FIRST_CONTACT_S) == 57
+    assert peer.ack() == 57
 
 
-def test_a_new_finalizer_rests_until_it_may_acknowledge():
-    world = World()
-    worker = world.worker("w")
-    worker.seq = 56
-    world.end(worker, 1, 1)
-    world.answer()
-    assert worker.kept
-    due_s = world.core.next_tick_s()
-    assert due_s is not None and due_s == pytest.approx(world.now_s + FIRST_CONTACT_S)
-    world.tick(FIRST_CONTACT_S)
-    assert not worker.kept and world.core.next_tick_s() is None
+def test_a_late_word_of_what_the_lane_keeps_is_corrected_by_the_next():
+    peer = Peer(0.0)
+    peer.take(57, 50, 0.0)  # sent before the acknowledgement of 50 to 56 came
+    peer.committed(57)
+    assert peer.ack() == 49
+    assert not peer.take(57, 57, 1.0)
+    assert peer.ack() == 57
 
 
 @pytest.mark.parametrize("trouble", [Trouble.CONFLICT, Trouble.AWAY])

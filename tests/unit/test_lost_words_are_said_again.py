@@ -1,0 +1,80 @@
+"""Messages that nobody else would repeat: greetings, answers of an audit, the word that claiming may go on."""
+
+from __future__ import annotations
+
+from dispatcher_world import World
+
+from awa_pool.dispatcher.audit import NO_AUDIT
+from awa_pool.dispatcher.core import HELLO_S
+from awa_pool.dispatcher.events import FinalizerSaid, Heard, Send, Settings, Tick, ToFinalizer
+from awa_pool.messages import (
+    AskHolding,
+    DispatcherHello,
+    FinalizerLoad,
+    Holding,
+    ResultsCommitted,
+    WorkerReady,
+)
+from awa_pool.worker.core import GREET_MAX_S, GREET_S, Arrived, LaneCore, ToDispatcher
+from awa_pool.worker.core import Tick as LaneTick
+
+
+def said(lane: LaneCore, now_s: float) -> list[object]:
+    return list(lane.step(LaneTick(), now_s))
+
+
+def test_a_lane_greets_until_the_dispatcher_has_said_something() -> None:
+    lane = LaneCore(1, "i", "sync", 1, ["noop"])
+    hello = lane.greet()
+    assert said(lane, 10.0) == []
+    assert said(lane, 10.0 + GREET_S) == [ToDispatcher(hello)]
+    lane.step(Arrived(ResultsCommitted(1)), 11.0)  # that was the finalizer
+    assert said(lane, 10.0 + 10 * GREET_S) == [ToDispatcher(hello)]
+    lane.step(Arrived(AskHolding(NO_AUDIT)), 12.0)
+    assert said(lane, 100.0) == [] and lane.next_due_s() is None
+    lane.greet()  # there is a new dispatcher
+    said(lane, 200.0)
+    assert said(lane, 200.0 + GREET_S) == [ToDispatcher(hello)]
+
+
+def test_greetings_become_rarer() -> None:
+    lane = LaneCore(1, "i", "sync", 1, ["noop"])
+    lane.greet()
+    times = [now for now in range(100) if said(lane, float(now))]
+    assert times[0] == GREET_S and times[-1] - times[-2] == GREET_MAX_S
+
+
+def test_every_greeting_is_answered() -> None:
+    world = World(Settings("d1", (("default", None),), workers=1), 0)
+    ready = WorkerReady(1, "i", "sync", 1, [], ["noop"])
+    for _ in range(2):
+        commands = world.core.step(Heard(b"w1-i-sync", ready), world.now_s)
+        assert Send(b"w1-i-sync", AskHolding(NO_AUDIT)) in commands
+
+
+def test_an_answer_that_comes_twice_is_not_taken_for_two_audits() -> None:
+    world = World(Settings("d1", (("default", None),), workers=1), 10)
+    lane = world.start_worker(0)
+    while world.deliver() | world.answer() | world.finalize():
+        pass
+    handed = world.core.desk.lanes.get(lane.peer)
+    assert handed is not None and handed.jobs
+    lane.inbox.clear()  # the hand-over was lost
+    for number in range(1, 3):
+        world.tick(10.0)
+        while world.answer():
+            pass
+        for _ in range(2):
+            world.step(Heard(lane.peer, Holding(world.core.audit.number, [])))
+        assert (world.core.audit.healed > 0) == (number == 2)
+
+
+def test_while_claiming_rests_the_finalizer_is_asked_again_whether_it_may_go_on() -> None:
+    world = World(Settings("d1", (("default", None),), workers=1), 0)
+    world.step(FinalizerSaid(FinalizerLoad("f1", 5000, 0, False)))
+    asked = world.core.step(Tick(), world.now_s + HELLO_S)
+    assert ToFinalizer(DispatcherHello("d1")) in asked
+    world.step(FinalizerSaid(FinalizerLoad("f1", 0, 0, True)))
+    assert world.core.claiming.accepting
+    asked = world.core.step(Tick(), world.now_s + 10 * HELLO_S)
+    assert not any(isinstance(command, ToFinalizer) for command in asked)
