@@ -6,7 +6,18 @@ import signal
 from collections import deque
 from dataclasses import dataclass
 
-from awa_pool.messages import ActorReplaced, Drained, Fatal, Idle, Ready, Retire, Stats, Stop, WorkerGone
+from awa_pool.messages import (
+    ActorReplaced,
+    Drained,
+    Fatal,
+    Idle,
+    Ready,
+    Retire,
+    Stats,
+    Stop,
+    WorkerGone,
+    Worn,
+)
 
 from .events import (
     ACTORS,
@@ -34,14 +45,13 @@ from .events import (
     WorkerMeasured,
 )
 from .places import SHORT_LIFE_S, Child, Life, Place
+from .recycling import IDLE_GRACE_S, NO_HURRY_S, Recycling
 from .stopping import Stopping
 
 SILENCE_S = 5.0
 OWN_PAUSE_S = 2.0
 REMEMBER_GONE_S = 60.0
-RETIRE_GRACE_S = 3600.0
 SAME_SIGNAL_S = 0.5  # `timeout` and some init systems signal the process and then its group: that is one stop
-_MIB = 1 << 20
 _OUTER_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 
@@ -53,7 +63,6 @@ class Rules:
     boot_timeout_s: float = 30.0
     drain_timeout_s: float = 25.0
     silence_s: float = SILENCE_S
-    max_jobs_per_worker: int = 0
     max_rss_bytes: int | None = None
 
 
@@ -80,7 +89,7 @@ class Supervisor:
         self._results_held = 0  # as the finalizer last said
         self.was_ready = False  # some worker has been ready once
         self._gone: deque[tuple[float, WorkerGone]] = deque()
-        self._cap_warned = False
+        self._recycling = Recycling(rules.max_rss_bytes)
         self._last_s: float | None = None
 
     # --- questions --------------------------------------------------------------------------------------------
@@ -150,6 +159,8 @@ class Supervisor:
                 child.heard_s += pause_s
                 if child.life is not Life.READY:
                     child.since_s += pause_s
+                if child.retiring and child.leave_by_s is not None and self.stopping is None:
+                    child.leave_by_s += pause_s
         self._last_s = now_s
 
     def _tick(self, now_s: float) -> list[Command]:
@@ -227,6 +238,8 @@ class Supervisor:
                     Log("info", f"drained: nothing is available or running{wait}"),
                     *self.stop("drained", now_s),
                 ]
+            case Worn(jobs=jobs) if child.role == WORKER:
+                return self._recycle(place, child, f"{jobs} jobs", now_s)
             case Stats(figures=figures):
                 if child.role == FINALIZER:
                     self._results_held = int(figures.get("held_jobs") or 0)
@@ -240,6 +253,8 @@ class Supervisor:
         child.life, child.since_s = Life.READY, now_s
         out: list[Command] = [Log("debug", f"{child.name} is ready")]
         if child.role == WORKER:
+            if not self.was_ready and (refusal := self._recycling.refusal(facts)):
+                return [*out, *self._give_up(refusal, ExitStatus.REFUSED, now_s)]
             self.was_ready, place.failures = True, 0
             out += self._retire_older(place, now_s)
             if not self._facts_known and not self._settling:
@@ -353,41 +368,33 @@ class Supervisor:
     # --- recycling ------------------------------------------------------------------------------------------------
 
     def _measured(self, event: WorkerMeasured, now_s: float) -> list[Command]:
-        """Start the successor of a worker that has done enough or grown too large."""
         place, child = self._children.get(event.incarnation, (None, None))
-        if place is None or child is None or child is not place.child or self.stopping is not None:
+        if place is None or child is None or self.stopping is not None:
             return []
-        jobs, rss = self.rules.max_jobs_per_worker, self.rules.max_rss_bytes
-        if child.life is not Life.READY or child.retiring:
+        if child is not place.child:
+            self._recycling.give_time(child, event, now_s)
             return []
-        worn = bool(jobs) and event.jobs_done >= jobs
-        large = rss is not None and event.rss_bytes > rss
-        if large and not event.jobs_done:
-            # A cap below what a fresh worker needs must not keep the pool from working: each does at least one job.
-            return self._warn_of_cap(event.rss_bytes)
-        if not worn and not large:
+        if child.life is not Life.READY:
+            return []
+        why, out = self._recycling.too_large(event)
+        return out + (self._recycle(place, child, why, now_s) if why else [])
+
+    def _recycle(self, place: Place, child: Child, why: str, now_s: float) -> list[Command]:
+        """Start the successor of a worker; it goes when that one is ready."""
+        if child is not place.child or child.life is not Life.READY or self.stopping is not None:
             return []
         child.retiring = True
         place.older.append(child)
-        why = f"{event.jobs_done} jobs" if worn else f"{event.rss_bytes >> 20} MiB"
         return [Log("info", f"{child.name} is replaced after {why}"), *self._start(place, now_s)]
-
-    def _warn_of_cap(self, rss_bytes: int) -> list[Command]:
-        if self._cap_warned:
-            return []
-        self._cap_warned = True
-        cap, size = (self.rules.max_rss_bytes or 0) / _MIB, rss_bytes / _MIB
-        fresh = f"the {size:.1f} MiB of a worker that has run nothing"
-        return [Log("warning", f"--max-rss {cap:.1f} MiB is below {fresh}: each is replaced after a job")]
 
     def _retire_older(self, place: Place, now_s: float) -> list[Command]:
         out: list[Command] = []
         for child in place.older:
             if child.life is Life.READY:
-                child.life, child.leave_by_s = Life.STOPPING, now_s + RETIRE_GRACE_S
+                child.life, child.leave_by_s = Life.STOPPING, now_s + IDLE_GRACE_S
                 if (dispatcher := self.child_of(DISPATCHER)) is not None:
                     out.append(Tell(dispatcher.incarnation, Retire(child.number, child.incarnation)))
-                out.append(Tell(child.incarnation, Stop(RETIRE_GRACE_S, "replaced")))
+                out.append(Tell(child.incarnation, Stop(NO_HURRY_S, "replaced")))
         return out
 
     # --- the end --------------------------------------------------------------------------------------------------

@@ -73,6 +73,7 @@ class WorkerMeasured:
     incarnation: str
     jobs_done: int
     rss_bytes: int
+    busy: bool = False  # its page shows something running
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,8 @@ class PoolRun:
         if self._config.max_jobs_per_worker or self._config.max_rss_bytes:
             for handle in handles:
                 jobs = self.painter.jobs_done(handle)
-                self._step(ev.WorkerMeasured(handle.incarnation, jobs, handle.rss_bytes))
+                busy = self.painter.is_busy(handle)
+                self._step(ev.WorkerMeasured(handle.incarnation, jobs, handle.rss_bytes, busy))
 
     # --- events -------------------------------------------------------------------------------------------------
 

@@ -88,7 +88,6 @@ def _run(
         workers=config.workers,
         boot_timeout_s=config.boot_timeout_s,
         drain_timeout_s=config.drain_timeout_s,
-        max_jobs_per_worker=config.max_jobs_per_worker,
         max_rss_bytes=config.max_rss_bytes,
     )
     core = Supervisor(rules, os.urandom(3).hex() + ".")

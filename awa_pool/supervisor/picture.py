@@ -46,6 +46,11 @@ class Painter:
         reader = self._reader(handle)
         return reader.jobs_done() if reader is not None else 0
 
+    def is_busy(self, handle: Handle) -> bool:
+        """Say whether a worker's page shows anything running."""
+        reader = self._reader(handle)
+        return reader is not None and any(True for lane in LANES for _ in reader.running(lane))
+
     def forget(self, incarnation: str) -> None:
         """Unmap the page of a dead worker."""
         reader = self._readers.pop(incarnation, None)

@@ -21,11 +21,12 @@ from awa_pool.registry import Task
 from awa_pool.states import Outcome
 
 from .bodies import Unreadable
-from .core import Event, FinalizerReplaced, Flush, LaneCore, Piece, Tick
+from .core import Draining, Event, FinalizerReplaced, Flush, LaneCore, Piece, Tick
 from .endings import Endings, leave_out_our_frame
 from .lane import Lane
 from .output import Tags
 from .process import leave_if_forked
+from .quota import Quota
 
 _START_S = 30.0
 _TICK_S = 0.1  # resending, and a second look at sockets whose descriptors only tell of edges
@@ -45,8 +46,10 @@ class AsyncLane:
         tags: Tags,
         settings: Mapping[str, Any],
         capacity: int,
+        quota: Quota,
     ) -> None:
         self._core = core
+        self._quota = quota
         self._page = page
         self._kind_numbers = kind_numbers
         self._endings = endings
@@ -162,6 +165,9 @@ class AsyncLane:
 
     def _start_more(self, now_s: float) -> None:
         while self._free_places and not self._core.draining:
+            if self._quota.exhausted:
+                self._lane.step(Draining(), now_s)
+                return
             piece = self._piece
             if piece is None or not piece.todo:
                 if not self._lane.may_start or (piece := self._core.take()) is None:
@@ -169,7 +175,7 @@ class AsyncLane:
                     return
                 self._piece = piece
                 piece.row = self._page.open_piece(piece.slot, piece.receipt_id, piece.nonce)
-            while piece.todo and self._free_places:
+            while piece.todo and self._free_places and not self._quota.exhausted:
                 self._start_next(piece, now_s)
 
     def _start_next(self, piece: Piece, now_s: float) -> None:
@@ -179,6 +185,7 @@ class AsyncLane:
         if not piece.todo & bit:
             return  # recalled, or handed over twice
         piece.todo ^= bit
+        self._quota.async_started += 1
         self._dirty[id(piece)] = piece
         task = self._endings.registry.tasks.get(body[1])
         cancelled = self._core.cancelled

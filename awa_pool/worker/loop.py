@@ -8,13 +8,14 @@ from time import monotonic
 from awa_pool.control import ControlPipe
 from awa_pool.errors import AwaError
 from awa_pool.faults import reach
-from awa_pool.messages import ActorReplaced, Stats, Stop, StopNow
+from awa_pool.messages import ActorReplaced, Stats, Stop, StopNow, Worn
 from awa_pool.wire import Poller
 
 from .asynchronous import AsyncLane
 from .core import Draining, FinalizerReplaced, Flush, LaneCore, Piece, Tick
 from .lane import Lane
 from .output import finish_lines
+from .quota import Quota
 from .sync import SyncExecutor
 
 SLICE_S = 0.002  # results are sent and mail is read at least this often while jobs are short
@@ -26,7 +27,7 @@ _LOOK_S = 0.001  # how often `job.is_cancelled()` really looks
 class WorkerLoop:
     """Runs until it is told to stop, or the supervisor is gone; `run` returns the exit status."""
 
-    def __init__(self, pipe: ControlPipe, role: str, incarnation: str) -> None:
+    def __init__(self, pipe: ControlPipe, role: str, incarnation: str, quota: Quota) -> None:
         self._pipe = pipe
         self._role = role
         self._incarnation = incarnation
@@ -40,6 +41,8 @@ class WorkerLoop:
         self._next_look_s = 0.0
         self._drained_by_s: float | None = None
         self._stopped_now = False
+        self._quota = quota if quota.most else None
+        self._worn = False
 
     def add_sync(self, lane: Lane, executor: SyncExecutor) -> None:
         """Take the sync lane in; made by this thread."""
@@ -67,6 +70,8 @@ class WorkerLoop:
                 return False
             if self._drained_by_s is not None and (self._settled(now_s) or now_s >= self._drained_by_s):
                 return True
+            if self._quota is not None:
+                self._mind_quota(self._quota, now_s)
             if not self._work(now_s):
                 self._rest(now_s)
 
@@ -133,6 +138,8 @@ class WorkerLoop:
                 due_s = min(due_s, resend_s)
         if self._drained_by_s is not None and self._async is not None:
             due_s = min(due_s, now_s + 0.01)  # the other lane says by a flag only that it is settled
+        elif self._quota is not None and self._async is not None and not self._worn:
+            due_s = min(due_s, now_s + 0.05)  # nor does it say how much it has started
         self._poller.wait(max(0.0, min(due_s - now_s, _WAIT_S)))
         if self._lane is not None:
             self._lane.step(Tick(), monotonic())
@@ -154,6 +161,14 @@ class WorkerLoop:
         if now_s >= self._next_stats_s:
             self._next_stats_s = now_s + STATS_S
             self._pipe.send(Stats(self._role, self._incarnation, self._figures()))
+
+    def _mind_quota(self, quota: Quota, now_s: float) -> None:
+        """Ask for a successor in time; start nothing more once all has been started that may be."""
+        if not self._worn and (quota.exhausted or quota.nearly_exhausted(now_s)):
+            self._worn = True
+            self._pipe.send(Worn(self._incarnation, quota.sync_started + quota.async_started))
+        if quota.exhausted and self._lane is not None and not self._lane.core.draining:
+            self._lane.step(Draining(), now_s)
 
     def _tell_lanes_to_drain(self, now_s: float) -> None:
         if self._lane is not None:

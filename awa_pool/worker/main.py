@@ -28,7 +28,8 @@ from .endings import Endings
 from .lane import Lane
 from .loop import WorkerLoop
 from .output import Tags, finish_lines, install
-from .process import become_worker, reseed
+from .process import become_worker, reseed, resident_bytes
+from .quota import Quota
 from .sync import SyncExecutor
 
 ROLE = "worker"
@@ -82,7 +83,8 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
     capacity = max(1, int(settings.get("concurrency") or 1))
     page = Page.create(str(settings["page_path"]), capacity if async_kinds else 1, list(kinds))
     endings = Endings(registry, str(settings.get("app") or "__main__"), random.Random())
-    loop = WorkerLoop(pipe, ROLE, incarnation)
+    quota = Quota(int(settings.get("max_jobs") or 0), time.monotonic())
+    loop = WorkerLoop(pipe, ROLE, incarnation, quota)
     if sync_kinds or not async_kinds:
         core = LaneCore(number, incarnation, "sync", 1, sync_kinds)
         lane = Lane(core, page.sync, settings, "sync")
@@ -91,13 +93,13 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
             setproctitle.setproctitle(f"{title}: {kind}" if kind else title)
 
         executor = SyncExecutor(
-            endings, page.sync, page.kind_numbers, tags, loop.is_cancelled, core.cancelled, show_title
+            endings, page.sync, page.kind_numbers, tags, loop.is_cancelled, core.cancelled, show_title, quota
         )
         loop.add_sync(lane, executor)
     pipe.send(Ready(ROLE, incarnation, _facts(registry, sync_kinds, async_kinds)))
     if async_kinds:
         core = LaneCore(number, incarnation, "async", capacity, async_kinds)
-        async_lane = AsyncLane(core, page.async_, page.kind_numbers, endings, tags, settings, capacity)
+        async_lane = AsyncLane(core, page.async_, page.kind_numbers, endings, tags, settings, capacity, quota)
         async_lane.start()
         loop.add_async(async_lane)
     gc.freeze()  # what boot has made stays: collections look at what jobs make
@@ -115,6 +117,7 @@ def _facts(registry: Registry, sync_kinds: list[str], async_kinds: list[str]) ->
         "kinds": [*sync_kinds, *async_kinds],
         "async_kinds": async_kinds,
         "queues": registry.queues(),
+        "rss_bytes": resident_bytes(),
     }
 
 

@@ -108,6 +108,15 @@ def reseed() -> None:
         numpy_random.seed()
 
 
+def resident_bytes() -> int:
+    """Return the resident memory of this process; 0 where the system does not show it."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def other_threads() -> int:
     """Count the threads of this process beside the calling one, native ones included where the system shows them."""
     try:

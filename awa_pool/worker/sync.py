@@ -22,6 +22,7 @@ from .core import Piece
 from .endings import Endings, leave_out_our_frame
 from .output import Tags
 from .process import leave_if_forked
+from .quota import Quota
 
 LONG_SLICE_S = 0.05
 """A slice may go on for so long while its jobs are of one kind and prove short: at 5 ms a job, sending each result
@@ -47,6 +48,7 @@ class SyncExecutor:
         is_cancelled: Callable[[int, int], bool],
         cancelled: set[tuple[int, int]],
         show_title: Title,
+        quota: Quota,
     ) -> None:
         self._endings = endings
         self._tasks = endings.registry.tasks
@@ -57,6 +59,7 @@ class SyncExecutor:
         self._is_cancelled = is_cancelled
         self._cancelled = cancelled
         self._show_title = show_title
+        self._quota = quota if quota.most else None
         self._slow_kinds: set[str] = set()
         self._titled = False
         self._version = 0
@@ -73,7 +76,7 @@ class SyncExecutor:
         words, completed_at = self._page.words, self._page.completed_word(piece.row)
         tasks, cancelled, tags = self._tasks, self._cancelled, self._tags
         indexes, bodies, done, time = piece.indexes, piece.bodies, piece.done, self._endings.time
-        make_job = self._endings.job
+        make_job, quota = self._endings.job, self._quota
         at, count = piece.at, len(indexes)
         piece.running = 1
         began_s = monotonic()
@@ -82,6 +85,10 @@ class SyncExecutor:
             index, body = indexes[at], bodies[at]
             if began_s >= until_s and (began_s >= latest_s or last_s > SHORT_JOB_S or body[1] != last_kind):
                 break
+            if quota is not None:
+                if quota.exhausted:
+                    break
+                quota.sync_started += (piece.todo >> index) & 1
             at += 1
             bit = 1 << index
             if not piece.todo & bit:

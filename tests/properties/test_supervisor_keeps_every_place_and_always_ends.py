@@ -4,14 +4,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from supervisor_rig import Rig, account, finished, killed
 
-from awa_pool.messages import Drained, Fatal, Idle, Ready
+from awa_pool.messages import Drained, Fatal, Idle, Ready, Worn
 from awa_pool.supervisor import events as ev
 from awa_pool.supervisor.places import Life
 
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["ready", "dies", "killed", "worked", "fatal", "drained", "wait", "alive", "measured", "lost"]
+            [
+                "ready",
+                "dies",
+                "killed",
+                "worked",
+                "fatal",
+                "drained",
+                "wait",
+                "alive",
+                "measured",
+                "worn",
+                "lost",
+            ]
         ),
         st.integers(0, 5),
     ),
@@ -41,6 +53,8 @@ def play(rig: Rig, what: str, which: int) -> None:
             rig.alive()
         elif what == "measured":
             rig.feed(ev.WorkerMeasured(child.incarnation, 1000, 1 << 40))
+        elif what == "worn":
+            rig.says(child, Worn(child.incarnation, 1000))
         elif what == "drained":
             obey(rig, rig.says(child, Drained(child.role, child.incarnation)))
         elif what == "fatal":
@@ -56,7 +70,7 @@ def play(rig: Rig, what: str, which: int) -> None:
 def test_whatever_happens_places_are_refilled_and_the_end_comes(
     steps: list[tuple[str, int]], how: str
 ) -> None:
-    rig = Rig(workers=3, max_jobs_per_worker=500, boot_timeout_s=10.0)
+    rig = Rig(workers=3, max_rss_bytes=1 << 30, boot_timeout_s=10.0)
     for what, which in steps:
         play(rig, what, which)
         if rig.core.stopping is None:

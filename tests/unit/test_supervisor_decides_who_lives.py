@@ -4,9 +4,10 @@ import signal
 
 from supervisor_rig import Rig, account, finished, killed, started, told
 
-from awa_pool.messages import ActorReplaced, Idle, Retire, Stats, Stop, StopNow, WorkerGone
+from awa_pool.messages import ActorReplaced, Idle, Ready, Retire, Stats, Stop, StopNow, WorkerGone, Worn
 from awa_pool.supervisor import events as ev
 from awa_pool.supervisor.places import FIRST_DELAY_S, MOST_FAILURES, Life
+from awa_pool.supervisor.recycling import IDLE_GRACE_S
 
 
 def test_everybody_is_started_and_told_their_settings() -> None:
@@ -282,12 +283,12 @@ def test_a_rescued_runtime_ends_its_handlers_and_begins_anew() -> None:
 
 
 def test_a_worn_worker_goes_only_when_its_successor_is_ready() -> None:
-    rig = Rig(workers=1, max_jobs_per_worker=100)
+    rig = Rig(workers=1)
     rig.all_ready()
     old = rig.child("worker", 1)
-    assert started(rig.feed(ev.WorkerMeasured(old.incarnation, 99, 1 << 20))) == []
-    assert started(rig.feed(ev.WorkerMeasured(old.incarnation, 100, 1 << 20))) == [("worker", 1)]
-    assert started(rig.feed(ev.WorkerMeasured(old.incarnation, 101, 1 << 20))) == []
+    assert started(rig.says(old, Worn(old.incarnation, 100))) == [("worker", 1)]
+    assert started(rig.says(old, Worn(old.incarnation, 100))) == []
+    assert told(rig.commands, Stop) == []
     rig.commands.clear()
     new = rig.ready("worker", 1)
     assert new.incarnation != old.incarnation
@@ -296,7 +297,29 @@ def test_a_worn_worker_goes_only_when_its_successor_is_ready() -> None:
     assert started(rig.drains(old)) == []
 
 
-def test_a_memory_cap_below_a_fresh_worker_never_keeps_it_from_working() -> None:
+def test_a_retiring_worker_has_all_the_time_its_jobs_need_and_little_more() -> None:
+    rig = Rig(workers=1)
+    rig.all_ready()
+    old = rig.child("worker", 1)
+    rig.says(old, Worn(old.incarnation, 100))
+    rig.ready("worker", 1)
+    for _ in range(100):  # an hour and a half
+        rig.live(IDLE_GRACE_S - 5)
+        rig.feed(ev.WorkerMeasured(old.incarnation, 100, 1 << 20, busy=True))
+    assert killed(rig.commands) == []
+    rig.live(IDLE_GRACE_S + 1)
+    assert killed(rig.commands) == [old.incarnation]
+
+
+def test_a_memory_cap_that_a_fresh_worker_exceeds_is_refused_with_both_numbers() -> None:  # B007
+    rig = Rig(workers=1, max_rss_bytes=20 << 20)
+    child = rig.child("worker", 1)
+    rig.says(child, Ready("worker", child.incarnation, {"rss_bytes": 31 << 20}))
+    assert rig.core.stopping is not None and rig.core.stopping.status == 2
+    assert "20.0 MiB" in rig.core.gave_up and "31.0 MiB" in rig.core.gave_up
+
+
+def test_a_later_worker_above_the_cap_works_and_is_warned_about() -> None:  # B007
     rig = Rig(workers=1, max_rss_bytes=1 << 20)
     rig.all_ready()
     old = rig.child("worker", 1)

@@ -145,7 +145,9 @@ def test_a_drain_gives_everything_unstarted_back_now_and_later() -> None:
     lane = core()
     lane.step(run_jobs(7, [0, 1]), 0)
     lane.step(run_jobs(8, [5]), 0)
-    assert lane.step(Draining(), 0) == [ToDispatcher(Recalled(7, 0b11)), ToDispatcher(Recalled(8, 1 << 5))]
+    *back, leaving = lane.step(Draining(), 0)
+    assert back == [ToDispatcher(Recalled(7, 0b11)), ToDispatcher(Recalled(8, 1 << 5))]
+    assert leaving == ToDispatcher(lane.hello()) and lane.hello().capacity == 0
     assert lane.step(run_jobs(9, [0]), 0) == [ToDispatcher(Recalled(9, 1))]
     assert lane.settled and lane.take() is None
 

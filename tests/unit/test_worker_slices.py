@@ -17,6 +17,7 @@ from awa_pool.worker.core import Piece
 from awa_pool.worker.endings import Endings
 from awa_pool.worker.loop import SLICE_S
 from awa_pool.worker.output import Tags
+from awa_pool.worker.quota import Quota
 
 SHORT_S = sync.SHORT_JOB_S / 2
 LONG_S = sync.SHORT_JOB_S * 1.5
@@ -35,8 +36,9 @@ class OtherWork:
 class Bench:
     """An executor, and a clock that each handler puts forward by what its job is said to take."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, most: int = 0) -> None:
         self.now_s = 1000.0
+        self.quota = Quota(most, self.now_s)
         monkeypatch.setattr(sync, "monotonic", lambda: self.now_s)
         registry = Registry()
         registry.add(Work, self.handle, kind="work")
@@ -50,6 +52,7 @@ class Bench:
             lambda job_id, run_lease: False,
             set(),
             lambda kind: None,
+            self.quota,
         )
 
     def handle(self, job: Job[Work] | Job[OtherWork]) -> None:
@@ -92,3 +95,22 @@ def test_nothing_starts_behind_a_job_that_was_not_short(bench: Bench) -> None:
 
 def test_another_kind_ends_a_long_slice(bench: Bench) -> None:
     assert bench.run(*[("work", SHORT_S)] * 3, *[("other", SHORT_S)] * 3) == 3
+
+
+def test_no_more_attempts_start_than_the_worker_may_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, monkeypatch, most=5)
+    assert bench.run(*[("work", 0.0001)] * 3) == 3
+    assert not bench.quota.exhausted
+    assert bench.run(*[("work", 0.0001)] * 3) == 2
+    assert bench.quota.exhausted and bench.run(("work", 0.0001)) == 0
+
+
+def test_a_successor_is_asked_for_when_the_rest_will_last_less_than_its_boot() -> None:
+    quota = Quota(100, 1000.0)
+    assert not quota.nearly_exhausted(1000.0)
+    quota.sync_started, quota.async_started = 60, 30
+    assert quota.nearly_exhausted(1001.0)  # 10 left at 90 a second
+    assert not quota.nearly_exhausted(1090.0)  # at one a second
+    assert not Quota(0, 1000.0).nearly_exhausted(1001.0)
