@@ -20,6 +20,7 @@ from awa_pool.messages import Configure, Fatal, Ready
 from awa_pool.store.connection import connect
 from awa_pool.store.listener import Listener
 from awa_pool.store.mailbox import Mailbox
+from awa_pool.store.patience import ANSWER_S
 from awa_pool.store.threads import StoreThread
 from awa_pool.wire import Dealer, Router
 
@@ -72,7 +73,7 @@ def _serve(pipe: ControlPipe, settings: dict[str, Any]) -> bool:
     mailbox = Mailbox()
     workers = Router(str(settings["dispatcher_path"]))
     finalizer = Dealer(str(settings["finalizer_path"]), f"{ROLE}-{incarnation}")
-    store = StoreThread(lambda: connect(dsn, schema, ROLE), mailbox, name=ROLE)
+    store = StoreThread(lambda: connect(dsn, schema, ROLE, answer_s=ANSWER_S), mailbox, name=ROLE)
     listener = None
     if settings.get("listen", True):
         listener = Listener(str(settings.get("listen_dsn") or dsn), mailbox, schema=schema)

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from awa_pool.errors import SchemaMismatch, StoreConflict, StoreUnavailable
+from awa_pool.errors import SchemaMismatch, StoreConflict, StoreError, StoreUnavailable
 from awa_pool.store.store import Store
 from awa_pool.store.threads import StoreAnswered, StoreBack, StoreFailed, StoreLost, StoreThread
 
@@ -28,7 +28,9 @@ from .events import (
     StoreLost as Lost,
 )
 
-LOCK_NOT_AVAILABLE = "55P03"
+BUSY_STATES = ("55P03", "57014")
+"""A lock was not to be had in time, or the whole call: nothing is wrong with what was to be written."""
+RIGHTS_GONE = "42501"
 
 
 class Database:
@@ -82,9 +84,12 @@ class Database:
 
 
 def trouble_of(error: Exception) -> Trouble:
-    """What kind of failure this is; a schema that is not ours is as good as no database: results wait."""
+    """What kind of failure this is; a schema that is not ours, or that is closed to us, is as good as no database:
+    results wait."""
     if isinstance(error, StoreUnavailable | SchemaMismatch):
         return Trouble.AWAY
     if isinstance(error, StoreConflict):
-        return Trouble.LOCKED if error.sqlstate == LOCK_NOT_AVAILABLE else Trouble.CONFLICT
+        return Trouble.LOCKED if error.sqlstate in BUSY_STATES else Trouble.CONFLICT
+    if isinstance(error, StoreError) and error.sqlstate == RIGHTS_GONE:
+        return Trouble.AWAY
     return Trouble.REFUSED

@@ -19,6 +19,7 @@ from awa_pool.logs import set_up_logging
 from awa_pool.messages import Configure, Fatal, Ready
 from awa_pool.store.connection import connect
 from awa_pool.store.mailbox import Mailbox
+from awa_pool.store.patience import ANSWER_S
 from awa_pool.store.threads import StoreThread
 from awa_pool.wire import Router
 
@@ -70,7 +71,7 @@ def _serve(pipe: ControlPipe, settings: dict[str, Any]) -> bool:
     mailbox = Mailbox()
     peers = Router(str(settings["finalizer_path"]))
     completing, finishing = (
-        StoreThread(lambda: connect(dsn, schema, ROLE), mailbox, name=name)
+        StoreThread(lambda: connect(dsn, schema, ROLE, answer_s=ANSWER_S), mailbox, name=name)
         for name in ("completing", "finishing")
     )
     pipe.send(Ready(ROLE, core.settings.incarnation, {}))

@@ -11,6 +11,7 @@ from awa_pool.logs import set_up_logging
 from awa_pool.messages import Configure, Ready
 from awa_pool.store.connection import connect
 from awa_pool.store.mailbox import Mailbox
+from awa_pool.store.patience import CHORE_S
 from awa_pool.store.threads import StoreThread
 
 from .core import Maintenance, Rules
@@ -30,7 +31,7 @@ def run(connection: Connection) -> None:
     incarnation = str(settings["incarnation"])
     mailbox = Mailbox()
     dsn, schema = str(settings["dsn"]), str(settings["schema"])
-    store = StoreThread(lambda: connect(dsn, schema, ROLE), mailbox, name=ROLE)
+    store = StoreThread(lambda: connect(dsn, schema, ROLE, answer_s=CHORE_S), mailbox, name=ROLE)
     core = Maintenance(rules_of(settings), time.monotonic())
     pipe.send(Ready(ROLE, incarnation, {}))
     Loop(core, pipe, mailbox, store, incarnation).run()

@@ -12,6 +12,7 @@ from awa_pool.errors import ConfigError, SchemaMismatch
 from awa_pool.sqlfiles import SCHEMA_VERSION, quoted_schema
 
 from . import statements as do
+from .patience import PatientConnection, guard
 from .sqlstates import translate
 from .statements import SchemaFacts
 from .store import Store
@@ -52,26 +53,35 @@ def target(dsn: str, role: str = "client") -> Target:
     return Target(make_conninfo("", **settings), secrets)
 
 
-def connect(dsn: str, schema: str = "awa_pool", role: str = "client", *, check: bool = True) -> Store:
+def connect(
+    dsn: str,
+    schema: str = "awa_pool",
+    role: str = "client",
+    *,
+    check: bool = True,
+    answer_s: float | None = None,
+) -> Store:
     """Open a connection under autocommit and check that the schema is ours, of this version and of this cluster.
 
+    With `answer_s` every call of the connection ends within that time, here and on the server.
     Errors: ConfigError (unreadable DSN), StoreUnavailable, SchemaMismatch.
     """
     quoted_schema(schema)
     where = target(dsn, role)
+    kind: type[psycopg.Connection[Any]] = psycopg.Connection if answer_s is None else PatientConnection
     try:
-        conn: psycopg.Connection[Any] = psycopg.connect(
-            where.conninfo, autocommit=True, prepare_threshold=None
-        )
+        conn = kind.connect(where.conninfo, autocommit=True, prepare_threshold=None)
     except psycopg.Error as problem:
         raise translate(problem, schema, where.secrets) from None
     store = Store(conn, schema, where.secrets)
-    if check:
-        try:
+    try:
+        if answer_s is not None:
+            guard(store, answer_s)
+        if check:
             refuse_mismatch(store.run(do.schema_facts()), schema)
-        except BaseException:
-            store.close()
-            raise
+    except BaseException:
+        store.close()
+        raise
     return store
 
 

@@ -20,6 +20,7 @@ from awa_pool.errors import AwaError
 
 from .connection import connect
 from .mailbox import Mailbox
+from .patience import ANSWER_S, is_pooled
 from .sqlstates import translate
 from .store import Store, query_text
 from .threads import Pauses
@@ -100,7 +101,7 @@ class Listener:
     def _listen(self) -> None:
         store = self._connect()
         try:
-            pooled = _is_pooled(store)
+            pooled = is_pooled(store)
             _execute(store, "listen")
             self._pauses.reset()
             self._lost_said = False
@@ -136,7 +137,7 @@ class Listener:
 
 
 def _connect(dsn: str, schema: str) -> Store:
-    return connect(dsn, schema, "listener")
+    return connect(dsn, schema, "listener", answer_s=ANSWER_S)
 
 
 def _execute(store: Store, name: str) -> None:
@@ -144,12 +145,3 @@ def _execute(store: Store, name: str) -> None:
         store.conn.execute(query_text(name, store.schema))
     except psycopg.Error as problem:
         raise translate(problem, store.schema, store.secrets) from None
-
-
-def _is_pooled(store: Store) -> bool:
-    """Say whether a pooler stands between: then the process that answers is not the one that was announced."""
-    try:
-        row = store.conn.execute(query_text("backend_pid", store.schema)).fetchone()
-    except psycopg.Error as problem:
-        raise translate(problem, store.schema, store.secrets) from None
-    return row is not None and row[0] != store.conn.info.backend_pid

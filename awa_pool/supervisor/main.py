@@ -109,9 +109,11 @@ def _heart(config: PoolConfig, app: App, runtime_id: str) -> Heart:
 
     def make() -> Pulse:
         from awa_pool.store.connection import connect
+        from awa_pool.store.patience import ANSWER_S
 
+        answer_s = min(ANSWER_S, max(2.0, config.stale_s / 3))  # soon enough to try again before others act
         return Pulse(
-            lambda: connect(str(config.dsn), config.schema, "supervisor"), runtime_id,
+            lambda: connect(str(config.dsn), config.schema, "supervisor", answer_s=answer_s), runtime_id,
             heartbeat_s=config.heartbeat_s, info=info,
         )  # fmt: skip
 
