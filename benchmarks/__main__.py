@@ -34,6 +34,8 @@ def parser(known: dict[str, Benchmark]) -> argparse.ArgumentParser:
     form.add_argument(
         "--scale", type=float, default=1.0, help="factor on the number of jobs, for a quick look"
     )
+    form.add_argument("--minutes", type=float, default=5.0, help="how long chaos goes on")
+    form.add_argument("--seed", type=int, default=1, help="which storm chaos makes")
     return form
 
 
@@ -62,6 +64,8 @@ def main() -> int:
                 asked.workers or benchmark.workers,
                 asked.rounds or benchmark.rounds,
                 asked.scale,
+                asked.minutes,
+                asked.seed,
             )
             print(head(benchmark, server), file=sys.stderr if asked.json else sys.stdout, flush=True)
             rows = []

@@ -35,6 +35,8 @@ class Plan:
     workers: int
     rounds: int
     scale: float
+    minutes: float = 5.0
+    seed: int = 1
 
     def jobs(self, number: int) -> int:
         """Return that many jobs, scaled as asked."""

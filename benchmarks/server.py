@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ class Server:
     dsn: str
     postmaster: int | None
     bin_dir: Path | None
+    restart: Callable[[signal.Signals, float], None] | None = None
+    """Stop it by that signal (SIGINT: fast, SIGQUIT: as a crash), start it again after so many seconds; only ours."""
 
     def version(self) -> str:
         """Return the server's version as it says it."""
@@ -124,32 +126,59 @@ def throw_away() -> Iterator[Server]:
     """Initialise and start a server in a private folder; stop and delete it afterwards."""
     bin_dir, owner = binaries(), _as_server_user()
     root = Path(tempfile.mkdtemp(prefix="awa-bench-", dir="/tmp"))
-    sockets, log = root / "s", root / "log"
+    sockets = root / "s"
     sockets.mkdir()
     if owner:
         for path in (root, sockets):
             os.chown(path, owner["user"], owner["group"])
     root.chmod(0o755)
-    process: subprocess.Popen[bytes] | None = None
+    postmaster = _Postmaster(bin_dir, root, owner)
     try:
         subprocess.run(
             [bin_dir / "initdb", "-D", root / "data", "-U", "bench", "-A", "trust", "-E", "UTF8", "--locale=C"],
             check=True, stdout=subprocess.DEVNULL, cwd=root, **owner,
         )  # fmt: skip
+        pid = postmaster.start()
+        yield Server(postmaster.dsn, pid, bin_dir, postmaster.restart)
+    finally:
+        postmaster.stop(signal.SIGINT)
+        shutil.rmtree(root, ignore_errors=True)
+
+
+class _Postmaster:
+    """The process of a throw-away server."""
+
+    def __init__(self, bin_dir: Path, root: Path, owner: dict[str, Any]) -> None:
+        self.dsn = f"host={root / 's'} port=5432 user=bench dbname=postgres"
+        self._bin_dir = bin_dir
+        self._root = root
+        self._owner = owner
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> int:
+        """Start it and wait until it answers; returns its process id."""
+        root, log = self._root, self._root / "log"
         settings = [argument for setting in SETTINGS for argument in ("-c", setting)]
         with log.open("ab") as output:
-            process = subprocess.Popen(
-                [bin_dir / "postgres", "-D", root / "data", "-k", sockets, "-h", "", *settings],
-                stdout=output, stderr=output, cwd=root, start_new_session=True, **owner,
+            self._process = subprocess.Popen(
+                [self._bin_dir / "postgres", "-D", root / "data", "-k", root / "s", "-h", "", *settings],
+                stdout=output, stderr=output, cwd=root, start_new_session=True, **self._owner,
             )  # fmt: skip
-        dsn = f"host={sockets} port=5432 user=bench dbname=postgres"
-        _await_start(process, dsn, log)
-        yield Server(dsn, process.pid, bin_dir)
-    finally:
-        if process is not None:
-            process.send_signal(signal.SIGINT)
-            process.wait(START_DEADLINE_S)
-        shutil.rmtree(root, ignore_errors=True)
+        _await_start(self._process, self.dsn, log)
+        return self._process.pid
+
+    def stop(self, how: signal.Signals) -> None:
+        """Stop it, if it runs."""
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(START_DEADLINE_S)
+            self._process = None
+
+    def restart(self, how: signal.Signals, away_s: float) -> None:
+        """Stop it, and start it again after so many seconds."""
+        self.stop(how)
+        time.sleep(away_s)
+        self.start()
 
 
 @contextlib.contextmanager

@@ -1,0 +1,1 @@
+"""A pool under blows: load, storm, ledger and judge of the `chaos` benchmark."""

@@ -1,0 +1,48 @@
+"""Judges what the ledger and the database say of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .ledger import Ledger
+
+CLOCK_S = 0.05
+"""A start so little after the job's end may have been stamped in another order than it happened."""
+FINAL = ("completed", "failed", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Numbers of jobs; all but `ended` have to be zero."""
+
+    ended: int
+    lost: int
+    doubled: int
+    examples: tuple[str, ...] = ()
+
+
+def judge(ledger: Ledger, rows: list[tuple[Any, ...]]) -> Verdict:
+    """Compare; `rows` are of chaos_ends.sql.
+
+    Lost: confirmed and not there, there and never ended, or completed with no handler that returned. Doubled: ended by
+    more than one attempt, in more than one place, or started again after its end.
+    """
+    lost: list[str] = []
+    doubled: list[str] = []
+    seen: set[int] = set()
+    ended = 0
+    for job, state, places, ends, completed, ended_at in rows:
+        seen.add(job)
+        if state not in FINAL:
+            lost.append(f"job {job} is {state}")
+            continue
+        ended += 1
+        if completed and job not in ledger.returned:
+            lost.append(f"job {job} is completed and no handler of it has returned")
+        if places > 1 or ends > 1:
+            doubled.append(f"job {job} ended {ends} times, stands in {places} places")
+        elif ended_at is not None and ledger.began.get(job, 0.0) > ended_at + CLOCK_S:
+            doubled.append(f"job {job} was started {ledger.began[job] - ended_at:.2f} s after its end")
+    lost += [f"job {job} is gone" for job in sorted(ledger.put - seen)]
+    return Verdict(ended, len(lost), len(doubled), (*lost[:20], *doubled[:20]))
