@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from . import validation as gate
+from .administration import Administration, AsyncAdministration
 from .body import INT64
 from .declarations import Declarations
 from .errors import ValidationError
@@ -30,7 +31,7 @@ PAGE_JOBS = 1000
 _opening = threading.Lock()
 
 
-class Client(Declarations):
+class Client(Administration):
     """Puts jobs into the queue and looks after them, from synchronous code; may be shared between threads.
 
     With `conn=` a method uses the caller's psycopg connection inside the caller's transaction, and never commits it.
@@ -142,18 +143,6 @@ class Client(Declarations):
 
         return self._run(do.queue_stats(), conn)
 
-    def pause_queue(self, queue: str, *, conn: Conn | None = None) -> None:
-        """Stop claims of a queue on all hosts; what runs goes on."""
-        from .store import statements as do
-
-        self._run(do.pause_queue(gate.checked_queue(queue)), conn)
-
-    def resume_queue(self, queue: str, *, conn: Conn | None = None) -> None:
-        """Let claims of a queue go on."""
-        from .store import statements as do
-
-        self._run(do.resume_queue(gate.checked_queue(queue)), conn)
-
     def migrate(self) -> MigrationReport:
         """Install or upgrade the schema; what stands is left alone. Errors: SchemaMismatch, StoreUnavailable."""
         return _migrate(self)
@@ -200,7 +189,7 @@ class Client(Declarations):
         return pool.run(call)
 
 
-class AsyncClient(Declarations):
+class AsyncClient(AsyncAdministration):
     """The same as `Client` for asynchronous code: same names, same arguments, awaited."""
 
     async def insert(
@@ -291,18 +280,6 @@ class AsyncClient(Declarations):
         from .store import statements as do
 
         return await self._run(do.queue_stats(), conn)
-
-    async def pause_queue(self, queue: str, *, conn: AsyncConn | None = None) -> None:
-        """Stop claims of a queue on all hosts; what runs goes on."""
-        from .store import statements as do
-
-        await self._run(do.pause_queue(gate.checked_queue(queue)), conn)
-
-    async def resume_queue(self, queue: str, *, conn: AsyncConn | None = None) -> None:
-        """Let claims of a queue go on."""
-        from .store import statements as do
-
-        await self._run(do.resume_queue(gate.checked_queue(queue)), conn)
 
     async def migrate(self) -> MigrationReport:
         """Install or upgrade the schema. See `Client.migrate`."""

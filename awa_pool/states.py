@@ -39,6 +39,8 @@ class Cause(StrEnum):
     DUE = "due"
     CANCELLED = "cancelled"
     RETRIED_BY_HAND = "retried_by_hand"
+    RETRIED_FOR_LATER = "retried_for_later"  # out of the dead letter queue, with a time that lies ahead
+    MOVED_TO_DEAD = "moved_to_dead"
     EXHAUSTED = "exhausted"
 
 
@@ -64,4 +66,10 @@ ARROWS: dict[tuple[State | None, Cause | Outcome], State] = {
     (State.SCHEDULED, Cause.RETRIED_BY_HAND): State.AVAILABLE,
     (State.FAILED, Cause.RETRIED_BY_HAND): State.AVAILABLE,
     (State.CANCELLED, Cause.RETRIED_BY_HAND): State.AVAILABLE,
+    (State.FAILED, Cause.RETRIED_FOR_LATER): State.SCHEDULED,
+    (State.AVAILABLE, Cause.MOVED_TO_DEAD): State.FAILED,
+    (State.SCHEDULED, Cause.MOVED_TO_DEAD): State.FAILED,
+    (State.RETRYABLE, Cause.MOVED_TO_DEAD): State.FAILED,
+    (State.CANCELLED, Cause.MOVED_TO_DEAD): State.FAILED,
+    (State.FAILED, Cause.MOVED_TO_DEAD): State.FAILED,
 }

@@ -133,3 +133,19 @@ class Queue:
             attempt.receipt_id, attempt.index, attempt.receipt_id, attempt.nonce, attempt.index,
             attempt.nonce, attempt.slot, self.runtime,
         )  # fmt: skip
+
+    def retry_dead(self, *ids: int, **named: Any) -> list[Row]:
+        """Retry dead jobs by id (of this queue, without ids); return (id, status, detail) of each."""
+        return self.rows(
+            "select job_id, status, detail from awa_pool.retry_dead(%s::bigint[], null, %s, null, null, null, null,"
+            " null, null, 1000, %s::timestamptz, %s::int, %s::text)",
+            list(ids) or None, None if ids else self.name, named.get("run_at"), named.get("priority"),
+            named.get("to_queue"),
+        )  # fmt: skip
+
+    def bring_back_to_the_history(self, job_id: int) -> None:
+        """Make of a dead job one that failed while its queue kept no dead letters."""
+        self.rows(
+            "with x as (delete from awa_pool.jobs_dead where job_id = %s returning *)"
+            " insert into awa_pool.jobs_finished select * from x", job_id,
+        )  # fmt: skip

@@ -133,12 +133,15 @@ class QueueDepth(NamedTuple):
 
 
 class QueueRow(NamedTuple):
-    """A queue that has settings or work."""
+    """A queue that has settings or work; `deadline_s` and `dlq_retention_s` are None where it has none of its own."""
 
     queue: str
     paused: bool
     paused_at: datetime | None
     waiting: bool
+    deadline_s: float | None
+    dlq: bool
+    dlq_retention_s: float | None
 
 
 class RuntimeRow(NamedTuple):
@@ -305,14 +308,14 @@ def runtimes() -> Call[list[RuntimeRow]]:
     return Call("runtimes", {}, _each(RuntimeRow))
 
 
-def pause_queue(queue: str) -> Call[None]:
-    """Stop claims of a queue."""
-    return Call("pause_queue", {"queue": queue}, _nothing)
+def pause_queue(queue: str, *, known: bool = False) -> Call[None]:
+    """Stop claims of a queue; unless `known`, a name without jobs, settings and waiting pools is refused."""
+    return Call("pause_queue", {"queue": queue, "known": known}, _nothing)
 
 
-def resume_queue(queue: str) -> Call[None]:
-    """Let claims of a queue go on."""
-    return Call("resume_queue", {"queue": queue}, _nothing)
+def resume_queue(queue: str, *, known: bool = False) -> Call[None]:
+    """Let claims of a queue go on; `known` as for `pause_queue`."""
+    return Call("resume_queue", {"queue": queue, "known": known}, _nothing)
 
 
 # --- the pool ------------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 -- retry(id) -> 'available': by hand, now, with all attempts before it again; its errors are kept.
--- Arrow: failed | cancelled | retryable | scheduled -> available. Completed is never reopened, running is left alone.
--- Guard: the job's row. Locks: the job's row. Errors: AW002, AW004 no such job, AW005 naming the state.
+-- One that had ended loses its progress. run_lease goes on rising: no result of an attempt before counts for one after.
+-- Arrow: failed (dead or not) | cancelled | retryable | scheduled -> available. Completed is never reopened, running is left alone.
+-- Guard: the job's row. Locks: the job's row. Errors: AW002, AW004 no such job, AW005 naming the state, or what no
+-- claim could hand out.
 --
 -- Goes to jobs_returned and not to its lane: it is claimed first, and one transaction may cancel and retry a job any
 -- number of times without meeting its own row again.
@@ -12,6 +14,7 @@ as $$
 declare
     v_queue text;
     v_state text;
+    v_flaw text;
 begin
     perform require_read_committed('retry');
     for i in 1..100 loop
@@ -35,8 +38,11 @@ begin
             errors, snoozes, deadline_s, unique_key, unique_states, progress, attempt, run_at)
         select b.*, 0, clock_timestamp()
         from (select * from taken union all select * from reopened union all select * from risen) as b
-        returning queue into v_queue;
-        if found then
+        returning queue, body_flaw(queue, priority, kind, 0, max_attempts, tags, run_lease, snoozes)
+        into v_queue, v_flaw;
+        if v_flaw is not null then
+            raise exception 'job % cannot run: %', p_job_id, v_flaw using errcode = 'AW005', detail = v_flaw;
+        elsif v_queue is not null then
             perform notify_waiters(array[v_queue]);
             return 'available';
         end if;

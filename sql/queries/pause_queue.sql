@@ -1,2 +1,2 @@
--- Stop claims of a queue.
-select {schema}.pause_queue(%(queue)s::text)
+-- Stop claims of a queue; `known`: also of one that nothing knows yet.
+select {schema}.pause_queue(%(queue)s::text, %(known)s::boolean)

@@ -1,2 +1,2 @@
--- Let claims of a queue go on.
-select {schema}.resume_queue(%(queue)s::text)
+-- Let claims of a queue go on; `known`: also of one that nothing knows yet.
+select {schema}.resume_queue(%(queue)s::text, %(known)s::boolean)

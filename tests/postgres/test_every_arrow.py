@@ -93,6 +93,13 @@ def _drive(q: Queue, start: State | None, cause: Cause | Outcome) -> int:
             assert q.one("select awa_pool.cancel(%s)", job_id) == "cancelled"
         case Cause.RETRIED_BY_HAND:
             assert q.one("select awa_pool.retry(%s)", job_id) == "available"
+        case Cause.RETRIED_FOR_LATER:
+            assert q.retry_dead(job_id, run_at="2099-01-01T00:00:00Z") == [(job_id, "done", "scheduled")]
+        case Cause.MOVED_TO_DEAD:
+            if start is State.FAILED:  # of the history: what is dead already is refused
+                q.bring_back_to_the_history(job_id)
+            assert q.one("select awa_pool.move_to_dead(%s)", job_id) == "failed"
+            assert q.one("select count(*) from awa_pool.jobs_dead where job_id = %s", job_id) == 1
         case _:
             pytest.fail(f"no driver for {cause}")
     return job_id

@@ -1,0 +1,2 @@
+-- The database's own time.
+select clock_timestamp()
