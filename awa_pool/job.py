@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from .errors import TerminalError, ValidationError
+from .errors import DeadlineExceeded, JobCancelled, TerminalError, ValidationError
 from .states import Outcome
 
 A = TypeVar("A")
@@ -23,6 +23,9 @@ MAX_DELAY_S = 3650 * 86400.0
 BACKOFF_CAP_S = 86400.0
 _DOUBLINGS_TO_CAP = 17  # 2^17 s is more than a day: larger powers are never computed
 JITTER = 0.25
+
+DEADLINE_EXCEEDED = "deadline_exceeded"
+"""`reason` in the error of an attempt that ended because its deadline had passed."""
 
 ERROR_TEXT_BYTES = 4096  # of one error record: message, type and traceback together
 _MESSAGE_BYTES = 2048
@@ -36,11 +39,12 @@ Backoff = float | Callable[[int], float] | None
 class Job(Generic[A]):
     """One attempt of a job, as its handler sees it.
 
-    `args` is of the task's args type; `attempt` counts from 1; `metadata` is a dict, `tags` a tuple.
+    `args` is of the task's args type; `attempt` counts from 1; `metadata` is a dict, `tags` a tuple; `deadline_s` is
+    how long this attempt may take, or None.
     """
 
     __slots__ = (
-        "_is_cancelled", "args", "attempt", "id", "kind", "max_attempts", "metadata",
+        "_is_cancelled", "args", "attempt", "deadline_s", "id", "kind", "max_attempts", "metadata",
         "ordering_key", "priority", "queue", "run_lease", "snoozes", "tags",
     )  # fmt: skip
 
@@ -67,6 +71,7 @@ class Job(Generic[A]):
         self.priority = priority
         self.run_lease = run_lease
         self._is_cancelled = is_cancelled
+        self.deadline_s: float | None = None
         if extra is None:
             self.metadata: dict[str, Any] = {}
             self.tags: tuple[str, ...] = ()
@@ -176,11 +181,18 @@ def default_backoff_s(attempt: int, rng: Random) -> float:
 
 
 def resolve_outcome(
-    result: object, raised: BaseException | None, *, attempt: int, backoff: Backoff, rng: Random
+    result: object,
+    raised: BaseException | None,
+    *,
+    attempt: int,
+    backoff: Backoff,
+    rng: Random,
+    late: bool = False,
 ) -> Ending:
     """Say how an attempt ends whose handler returned `result`, or raised `raised`.
 
-    `attempt` is this attempt's number, `backoff` the task's. Never raises, whatever the handler made.
+    `attempt` is this attempt's number, `backoff` the task's; `late`: it had been told that its deadline has passed.
+    Never raises, whatever the handler made.
     """
     answer = raised if raised is not None else result
     if answer is None:
@@ -193,7 +205,13 @@ def resolve_outcome(
             raised = problem
     if raised is None:
         return Ending(Outcome.COMPLETED, dropped=_type_name(result))
+    if issubclass(type(raised), JobCancelled):
+        return Ending(Outcome.CANCEL, error={"error": "the job was cancelled", "type": "JobCancelled"})
     error = describe_error(raised)
+    if issubclass(type(raised), DeadlineExceeded):
+        error["type"], late = "DeadlineExceeded", True
+    if late:
+        error["reason"] = DEADLINE_EXCEEDED
     if issubclass(type(raised), TerminalError):
         return Ending(Outcome.FAIL, error=error)
     delay_s, complaint = _backoff_s(backoff, attempt, rng)

@@ -8,7 +8,7 @@ thread and holds
   of which something has started, kept at least until the finalizer has committed the results. A bit that is completed
   was completed; one that is ended ended otherwise, its result perhaps on the way; one that is started and neither was
   running; one of no kind was never started. This makes a crash exact.
-- *running entries*: the attempt in each place of the lane, since when, and in which phase.
+- *running entries*: the attempt in each place of the lane, since when, in which phase, and until when it may run.
 
 A mask is one aligned store. Rows of several words carry a version in their first and last word: the writer stores in
 ascending order, a reader takes the last word first, so equal versions prove that nothing between them is torn (in the
@@ -20,6 +20,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -34,16 +35,17 @@ _MAGIC = 0x6177_615F_7067_0001
 _HEADER = struct.Struct(
     "=8q"
 )  # magic, pid, kinds offset, kinds bytes, journal rows, sync places, async places, size
-_LANE_WORDS = 8  # jobs done, highest journal row ever used + 1, and room
+_LANE_WORDS = 8  # jobs done, highest journal row ever used + 1, attempts started with a deadline, and room
+_DEADLINES = 2
 _ROW_WORDS = 8  # version, slot, receipt_id, nonce, started, completed, ended, version
 _ROW = struct.Struct("=8q")
 _STARTED = 4
 _COMPLETED = 5
 _ENDED = 6
-_PLACE_WORDS = 10
+_PLACE_WORDS = 11
 PLACE = struct.Struct(
-    "=8qdq"
-)  # version, receipt_id, nonce, index, job_id, run_lease, kind, phase, started_s, version
+    "=8qddq"
+)  # version, receipt_id, nonce, index, job_id, run_lease, kind, phase, started_s, deadline_s, version
 _PHASE = 7
 _TRIES = 100
 
@@ -68,6 +70,21 @@ class Running:
     kind: str
     phase: Phase
     started_s: float  # the host's monotonic clock
+    deadline_s: float = 0.0  # on the same clock; 0: none
+    grace_s: float = 0.0  # from the deadline, or a cancel, to the kill
+    cancel_kill: bool = False  # once cancelled it may be killed after the grace
+
+
+@dataclass(frozen=True, slots=True)
+class KillRule:
+    """When an attempt of a kind may be ended from outside."""
+
+    grace_s: float
+    cancel_kill: bool
+
+
+NO_RULE = KillRule(5.0, cancel_kill=False)
+"""For kinds that the page does not name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +209,10 @@ class LanePage:
         """Change what the attempt in `place` is doing; IDLE empties the place."""
         self.words[self._places + place * _PLACE_WORDS + _PHASE] = int(phase)
 
+    def count_deadline(self) -> None:
+        """Show that one more attempt with a deadline has started: whoever watches deadlines looks again."""
+        self.words[self._lane + _DEADLINES] += 1
+
     def set_jobs_done(self, jobs: int) -> None:
         """Publish how many attempts this lane has ended."""
         self.words[self._lane] = jobs
@@ -215,16 +236,23 @@ class Page:
 
     @classmethod
     def create(
-        cls, path: str, capacity: int = 1, kinds: list[str] | None = None, journal: int = DEFAULT_JOURNAL
+        cls,
+        path: str,
+        capacity: int = 1,
+        kinds: list[str] | None = None,
+        journal: int = DEFAULT_JOURNAL,
+        rules: Mapping[str, KillRule] | None = None,
     ) -> Page:
         """Make the page of this process at `path`, replacing one of an earlier incarnation.
 
         `capacity` is the number of places of the async lane (the sync lane has one); `journal` the pieces a lane can
-        have open or unacknowledged. A reader never sees a half-made page.
+        have open or unacknowledged; `rules` say of kinds when they may be killed. A reader never sees a half-made page.
         """
         names = kinds or []
         journal = max(journal, 2 * capacity)
-        text = orjson.dumps(names)
+        known = rules or {}
+        rows = [[name, known[name].grace_s, known[name].cancel_kill] for name in names if name in known]
+        text = orjson.dumps([names, rows])
         kinds_at = _HEADER.size + 8 * (_lane_words(journal, 1) + _lane_words(journal, capacity))
         size = kinds_at + len(text)
         draft = f"{path}.{os.getpid()}"
@@ -258,7 +286,9 @@ class PageReader:
             self._buffer.close()
             raise AwaError(f"{path!r} is not a worker's page")
         _, self.pid, at, length, self._rows, sync_places, async_places, _ = _HEADER.unpack_from(self._buffer)
-        self._kinds: list[str] = orjson.loads(self._buffer[at : at + length])
+        self._kinds: list[str]
+        self._kinds, rules = orjson.loads(self._buffer[at : at + length])
+        self._rules = {name: KillRule(grace_s, kill) for name, grace_s, kill in rules}
         self._places = (sync_places, async_places)
 
     def close(self) -> None:
@@ -272,6 +302,10 @@ class PageReader:
     def jobs_done(self) -> int:
         """Read only how many attempts this worker has ended."""
         return sum(self._word(self._first_word(number)) for number in range(len(LANES)))
+
+    def deadlines(self) -> int:
+        """Read only how many attempts with a deadline have started."""
+        return sum(self._word(self._first_word(number) + _DEADLINES) for number in range(len(LANES)))
 
     def running(self, lane: str) -> list[Running]:
         """Read only what runs in `lane` now."""
@@ -320,9 +354,11 @@ class PageReader:
             return None
         receipt_id, nonce, index, job_id, run_lease, kind = (int(value) for value in values[1:7])
         name = self._kinds[kind] if 0 <= kind < len(self._kinds) else ""
+        rule = self._rules.get(name, NO_RULE)
         return Running(
-            receipt_id, nonce, index, job_id, run_lease, name, Phase(int(values[_PHASE])), float(values[8])
-        )
+            receipt_id, nonce, index, job_id, run_lease, name, Phase(int(values[_PHASE])), float(values[8]),
+            float(values[9]), rule.grace_s, rule.cancel_kill,
+        )  # fmt: skip
 
 
 def read_page(path: str) -> PageView | None:

@@ -24,6 +24,7 @@ from .bodies import Unreadable
 from .core import Draining, Event, FinalizerReplaced, Flush, LaneCore, Piece, Tick
 from .endings import Endings, leave_out_our_frame
 from .lane import Lane
+from .limits import Reins, nearest_limit_s
 from .output import Tags
 from .process import leave_if_forked
 from .quota import Quota
@@ -60,6 +61,8 @@ class AsyncLane:
         self._dirty: dict[int, Piece] = {}
         self._piece: Piece | None = None
         self._running: set[asyncio.Task[None]] = set()
+        self._live: dict[tuple[int, int], Reins] = {}
+        """(job_id, run_lease) of the handlers that run."""
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._lane: Lane
@@ -159,6 +162,9 @@ class AsyncLane:
         if dirty:
             self._lane.publish()
         took = self._lane.pump(now_s)
+        for cancelled in self._core.cancelled:
+            if (reins := self._live.get(cancelled)) is not None:
+                reins.cancel()
         self._start_more(now_s)
         if took or dirty or self._dirty:
             self._pump_soon()  # sending and receiving may swallow the edge: look again until nothing comes
@@ -193,13 +199,17 @@ class AsyncLane:
             self._endings.record_unrun(piece, index, body, cancelled)
             return
         place = self._free_places.pop()
-        self._show_start(piece, index, body, place, now_s)
+        extra = body[6]
+        limit_s = task.deadline_s if extra is None else nearest_limit_s(extra, task)
+        self._show_start(piece, index, body, place, now_s, limit_s)
         piece.running += 1
-        running = self._loop.create_task(self._attempt(piece, index, body, task, place, now_s))
+        running = self._loop.create_task(self._attempt(piece, index, body, task, place, now_s, limit_s))
         self._running.add(running)
         running.add_done_callback(self._running.discard)
 
-    def _show_start(self, piece: Piece, index: int, body: list[Any], place: int, now_s: float) -> None:
+    def _show_start(
+        self, piece: Piece, index: int, body: list[Any], place: int, now_s: float, limit_s: float | None
+    ) -> None:
         page = self._page
         piece.started |= 1 << index
         page.words[page.started_word(piece.row)] = piece.started
@@ -218,18 +228,29 @@ class AsyncLane:
             number,
             phase,
             now_s,
+            0.0 if limit_s is None else now_s + limit_s,
             version,
         )
+        if limit_s is not None:
+            page.count_deadline()
 
     async def _attempt(
-        self, piece: Piece, index: int, body: list[Any], task: Task, place: int, began_s: float
+        self,
+        piece: Piece,
+        index: int,
+        body: list[Any],
+        task: Task,
+        place: int,
+        began_s: float,
+        limit_s: float | None,
     ) -> None:
         """Run one attempt to its end; whatever the handler does, it is recorded and the place freed."""
         job = self._endings.job(piece, task, index, body, partial(self._is_cancelled, body[0], body[4]))
         if job is not None:
-            result, raised = await self._call(task, job)
+            job.deadline_s = limit_s
+            result, raised, late = await self._call(task, job, limit_s)
             leave_if_forked()
-            ending = self._endings.of_handler(task, job.attempt, result, raised)
+            ending = self._endings.of_handler(task, job.attempt, result, raised, late=late)
             self._endings.record(piece, index, job.id, job.run_lease, job.kind, ending)
             if ending.outcome is Outcome.COMPLETED:
                 piece.completed |= 1 << index
@@ -245,14 +266,29 @@ class AsyncLane:
         self._dirty[id(piece)] = piece
         self._pump_soon()
 
-    async def _call(self, task: Task, job: Job[Any]) -> tuple[object, BaseException | None]:
+    async def _call(
+        self, task: Task, job: Job[Any], limit_s: float | None
+    ) -> tuple[object, BaseException | None, bool]:
+        """Return what the handler returned and raised, and whether its deadline had passed."""
         self._tags.task_job.set(job)
+        key = (job.id, job.run_lease)
+        mine = asyncio.current_task()
+        assert mine is not None
+        reins = self._live[key] = Reins(mine)
+        timer = None if limit_s is None else self._loop.call_later(limit_s, reins.exceed, limit_s)
         try:
             result = task.handler(job)
-            return (await result if task.is_async else result), None
+            return (await reins.drive(result) if task.is_async else result), None, reins.late
         except BaseException as problem:  # noqa: BLE001 (exit and cancellation too end the attempt, never the lane)
             leave_out_our_frame(problem)
-            return None, problem
+            if task.is_async:
+                leave_out_our_frame(problem)  # and the one that holds the reins
+            return None, problem, reins.late
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self._live.pop(key, None)
+            self._core.cancelled.discard(key)
 
     def _is_cancelled(self, job_id: int, run_lease: int) -> bool:
         return (job_id, run_lease) in self._core.cancelled

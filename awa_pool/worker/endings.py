@@ -36,15 +36,22 @@ class Endings:
         self._rng = rng
         self._warned: set[str] = set()
 
-    def of_handler(self, task: Task, attempt: int, result: object, raised: BaseException | None) -> Ending:
-        """Resolve what a handler returned or raised; a value nobody keeps is warned about once per kind."""
+    def of_handler(
+        self, task: Task, attempt: int, result: object, raised: BaseException | None, *, late: bool = False
+    ) -> Ending:
+        """Resolve what a handler returned or raised; a value nobody keeps is warned about once per kind.
+
+        `late`: the handler had been told that its deadline has passed.
+        """
         if raised is None and issubclass(type(result), CoroutineType):
             result.close()  # type: ignore[attr-defined]
             raised = TypeError(
                 f"the handler of {task.kind!r} returned a coroutine: declare it with async def"
             )
             result = None
-        ending = resolve_outcome(result, raised, attempt=attempt, backoff=task.backoff, rng=self._rng)
+        ending = resolve_outcome(
+            result, raised, attempt=attempt, backoff=task.backoff, rng=self._rng, late=late
+        )
         if ending.dropped is not None and task.kind not in self._warned:
             self._warned.add(task.kind)
             _log.warning("handlers of kind %s return %s: the value is dropped", task.kind, ending.dropped)

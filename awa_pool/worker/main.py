@@ -17,7 +17,7 @@ from awa_pool import wire
 from awa_pool.control import Connection, ControlPipe
 from awa_pool.errors import AwaError, ConfigError
 from awa_pool.messages import Configure, Drained, Fatal, Ready
-from awa_pool.page import Page
+from awa_pool.page import KillRule, Page
 from awa_pool.registry import Registry
 
 from . import guard
@@ -26,8 +26,9 @@ from .asynchronous import AsyncLane
 from .core import LaneCore
 from .endings import Endings
 from .lane import Lane
+from .limits import Alarm
 from .loop import WorkerLoop
-from .output import Tags, finish_lines, install
+from .output import TaggedStream, Tags, finish_lines, install
 from .process import become_worker, reseed, resident_bytes
 from .quota import Quota
 from .sync import SyncExecutor
@@ -81,7 +82,10 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
     sync_kinds = [kind for kind, is_async in kinds.items() if not is_async]
     async_kinds = [kind for kind, is_async in kinds.items() if is_async]
     capacity = max(1, int(settings.get("concurrency") or 1))
-    page = Page.create(str(settings["page_path"]), capacity if async_kinds else 1, list(kinds))
+    rules = _kill_rules(registry, float(settings.get("kill_grace_s") or 0.0))
+    page = Page.create(
+        str(settings["page_path"]), capacity if async_kinds else 1, list(kinds), rules=rules
+    )
     endings = Endings(registry, str(settings.get("app") or "__main__"), random.Random())
     quota = Quota(int(settings.get("max_jobs") or 0), time.monotonic())
     loop = WorkerLoop(pipe, ROLE, incarnation, quota)
@@ -93,8 +97,9 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
             setproctitle.setproctitle(f"{title}: {kind}" if kind else title)
 
         executor = SyncExecutor(
-            endings, page.sync, page.kind_numbers, tags, loop.is_cancelled, core.cancelled, show_title, quota
-        )
+            endings, page.sync, page.kind_numbers, tags, loop.is_cancelled, core.cancelled, show_title,
+            Alarm([WorkerLoop.is_cancelled.__code__, TaggedStream.write.__code__]), quota,
+        )  # fmt: skip
         loop.add_sync(lane, executor)
     pipe.send(Ready(ROLE, incarnation, _facts(registry, sync_kinds, async_kinds)))
     if async_kinds:
@@ -109,6 +114,14 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
         if loop.close():
             wire.terminate()
     return drained
+
+
+def _kill_rules(registry: Registry, grace_s: float) -> dict[str, KillRule]:
+    """Say of each kind when the supervisor may kill for it; `grace_s` is the pool's own."""
+    return {
+        kind: KillRule(grace_s if task.grace_s is None else task.grace_s, task.cancel_kill)
+        for kind, task in registry.tasks.items()
+    }
 
 
 def _facts(registry: Registry, sync_kinds: list[str], async_kinds: list[str]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from awa_pool.states import Outcome
 from .bodies import Unreadable
 from .core import Piece
 from .endings import Endings, leave_out_our_frame
+from .limits import Alarm, nearest_limit_s
 from .output import Tags
 from .process import leave_if_forked
 from .quota import Quota
@@ -48,6 +49,7 @@ class SyncExecutor:
         is_cancelled: Callable[[int, int], bool],
         cancelled: set[tuple[int, int]],
         show_title: Title,
+        alarm: Alarm,
         quota: Quota,
     ) -> None:
         self._endings = endings
@@ -60,6 +62,7 @@ class SyncExecutor:
         self._cancelled = cancelled
         self._show_title = show_title
         self._quota = quota if quota.most else None
+        self._alarm = alarm
         self._slow_kinds: set[str] = set()
         self._titled = False
         self._version = 0
@@ -102,21 +105,28 @@ class SyncExecutor:
             ):
                 self._endings.record_unrun(piece, index, body, cancelled)
                 continue
-            self._show_start(piece, index, body, began_s)
+            extra = body[6]
+            limit_s = task.deadline_s if extra is None else nearest_limit_s(extra, task)
+            self._show_start(piece, index, body, began_s, limit_s)
             job = make_job(piece, task, index, body, partial(self._is_cancelled, body[0], body[4]))
             if job is not None:
                 tags.main_job = job
                 reach("worker.started")
-                try:
-                    result, raised = task.handler(job), None
-                except BaseException as problem:  # noqa: BLE001 (exit too ends the attempt, never the worker)
-                    result, raised = None, problem
+                if limit_s is None:
+                    try:
+                        result, raised = task.handler(job), None
+                    except BaseException as problem:  # noqa: BLE001 (exit too ends the attempt, never the worker)
+                        result, raised = None, problem
+                else:
+                    job.deadline_s = limit_s
+                    result, raised = self._alarm.call(task.handler, job, limit_s)
                 leave_if_forked()
                 if result is None and raised is None:
                     piece.completed = words[completed_at] = piece.completed | bit
                     done[job.kind] = done.get(job.kind, 0) | bit
                 else:
-                    self._settle(piece, index, job, task, result, raised)
+                    late = limit_s is not None and self._alarm.rang
+                    self._settle(piece, index, job, task, result, raised, late=late)
                     result = raised = None
                 tags.main_job = None
             else:
@@ -138,7 +148,9 @@ class SyncExecutor:
             self._titled = False
             self._show_title(None)
 
-    def _show_start(self, piece: Piece, index: int, body: list[Any], now_s: float) -> None:
+    def _show_start(
+        self, piece: Piece, index: int, body: list[Any], now_s: float, limit_s: float | None
+    ) -> None:
         page = self._page
         piece.started |= 1 << index
         page.words[page.started_word(piece.row)] = piece.started
@@ -159,8 +171,11 @@ class SyncExecutor:
             number,
             _HANDLER,
             now_s,
+            0.0 if limit_s is None else now_s + limit_s,
             version,
         )
+        if limit_s is not None:
+            page.count_deadline()
         if self._slow_kinds:
             slow = kind in self._slow_kinds
             self._slow_kinds.discard(kind)  # it has to be slow again to be named again
@@ -176,6 +191,8 @@ class SyncExecutor:
         task: Task,
         result: object,
         raised: BaseException | None,
+        *,
+        late: bool,
     ) -> None:
         """Record any ending but the plain one."""
         if task.is_async and raised is None:  # handed to this lane all the same: run it here
@@ -185,7 +202,7 @@ class SyncExecutor:
                 result, raised = None, problem
         if raised is not None:
             leave_out_our_frame(raised)
-        ending = self._endings.of_handler(task, job.attempt, result, raised)
+        ending = self._endings.of_handler(task, job.attempt, result, raised, late=late)
         self._endings.record(piece, index, job.id, job.run_lease, job.kind, ending)
         if ending.outcome is Outcome.COMPLETED:
             piece.completed |= 1 << index

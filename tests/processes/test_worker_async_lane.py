@@ -65,7 +65,12 @@ def test_a_cancel_reaches_an_async_handler(rig: Rig) -> None:
     receipt_id = rig.hand(worker, [rest(7, 0, "until cancelled")], "async")
     rig.until(lambda: worker.page().running, "the start")
     rig.dispatcher.send(worker.peer("async"), CancelJob(7, 1))
-    rig.until(lambda: rig.ended(receipt_id) == {0: "completed"}, "the end")
+    rig.until(lambda: rig.ended(receipt_id), "the end")
+    assert rig.ended(receipt_id)[0][4:] == [
+        "cancel",
+        None,
+        {"error": "the job was cancelled", "type": "JobCancelled"},
+    ]
 
 
 def test_kinds_that_come_to_the_other_lane_run_there(rig: Rig) -> None:

@@ -16,11 +16,12 @@ def page_at(tmp_path: Path, capacity: int = 3, journal: int = 8) -> Page:
 
 
 def store(
-    lane: LanePage, place: int, index: int, kind: int = 0, version: int = 1, last: int | None = None
+    lane: LanePage, place: int, index: int, kind: int = 0, version: int = 1, last: int | None = None,
+    deadline_s: float = 0.0,
 ) -> None:
     PLACE.pack_into(
         lane.buffer, lane.place_offset(place), version, 5, -6, index, 7, 8, kind, int(Phase.HANDLER), 1.5,
-        version if last is None else last,
+        deadline_s, version if last is None else last,
     )  # fmt: skip
 
 

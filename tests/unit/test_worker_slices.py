@@ -15,6 +15,7 @@ from awa_pool.registry import Registry
 from awa_pool.worker import sync
 from awa_pool.worker.core import Piece
 from awa_pool.worker.endings import Endings
+from awa_pool.worker.limits import Alarm
 from awa_pool.worker.loop import SLICE_S
 from awa_pool.worker.output import Tags
 from awa_pool.worker.quota import Quota
@@ -52,6 +53,7 @@ class Bench:
             lambda job_id, run_lease: False,
             set(),
             lambda kind: None,
+            Alarm(),
             self.quota,
         )
 
