@@ -209,6 +209,9 @@ class PoolConfig:
         flag="--history-size",
         key="history_size",
     )
+    dlq_retention_s: float = _setting(
+        _duration(1, 3.2e9, "30d"), 2_592_000.0, "how long dead jobs are kept, where their queue does not say"
+    )
     max_jobs_per_worker: int = _setting(_whole(0, 2**53), 0, "replace a worker after so many jobs; 0: never")
     max_rss_bytes: int | None = _setting(
         _size(1 << 20, "512MiB"),
@@ -290,6 +293,7 @@ _WITH_UNIT = {
     "boot_timeout_s",
     "poll_interval_s",
     "retention_s",
+    "dlq_retention_s",
     "heartbeat_s",
     "stale_s",
 } | {

@@ -22,6 +22,7 @@ DEFAULTS: dict[str, str] = {
     "poll_interval_s": "1s",
     "retention_s": "24h",
     "history_bytes": "1GiB",
+    "dlq_retention_s": "30d",
     "max_jobs_per_worker": "never",
     "max_rss_bytes": "never",
     "heartbeat_s": "5s",

@@ -46,6 +46,7 @@ def pool(
     drain_timeout: Annotated[str | None, option("drain_timeout_s", "TIME", STOPPING)] = None,
     retention: Annotated[str | None, option("retention_s", "TIME", UPKEEP)] = None,
     history_size: Annotated[str | None, option("history_bytes", "SIZE", UPKEEP)] = None,
+    dlq_retention: Annotated[str | None, option("dlq_retention_s", "TIME", UPKEEP)] = None,
     heartbeat: Annotated[str | None, option("heartbeat_s", "TIME", UPKEEP)] = None,
     stale_after: Annotated[str | None, option("stale_s", "TIME", UPKEEP)] = None,
     metrics_port: Annotated[str | None, option("metrics_port", "PORT", LOOK)] = None,
@@ -62,7 +63,7 @@ def pool(
         "max_rss_bytes": max_rss, "run_dir": run_dir, "dsn": dsn, "schema": schema, "embedded": embedded,
         "data_dir": data_dir, "listen": listen, "listen_dsn": listen_dsn, "poll_interval_s": poll_interval,
         "drain": drain, "drain_timeout_s": drain_timeout, "retention_s": retention, "history_bytes": history_size,
-        "heartbeat_s": heartbeat, "stale_s": stale_after, "metrics_port": metrics_port,
+        "dlq_retention_s": dlq_retention, "heartbeat_s": heartbeat, "stale_s": stale_after, "metrics_port": metrics_port,
         "metrics_host": metrics_host, "log_level": log_level, "log_format": log_format,
     }  # fmt: skip
     config, _ = load(given, environ=os.environ, start=Path.cwd())

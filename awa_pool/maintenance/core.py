@@ -15,6 +15,7 @@ FAILED_S = (1.0, 60.0)  # first and longest pause after a failure
 PROMOTE_LIMIT = 1000
 RESCUE_LIMIT = 1000
 MOVE_LIMIT = 1000
+DEAD_LIMIT = 1000
 MORE_S = 0.05  # pause before the next step of a sweep that was not through
 ONLY_GONE_S = 86_400.0  # practically: only runtimes that said good-bye
 RING_SHARE = 16  # parts in which retention and history are spread over the ring's 24 slots
@@ -32,6 +33,7 @@ class Rules:
     stale_s: float = 30.0
     retention_s: float = 86_400.0
     history_bytes: int = 1 << 30
+    dlq_retention_s: float = 2_592_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ class Maintenance:
                 Branch("exhaust", "exhaust_slots", 1.0, 15.0),
                 Branch("sweep", "sweep", 5.0, 5.0),
                 Branch("prune", "prune", 1.0, 30.0, (rules.retention_s, rules.history_bytes)),
+                Branch("dead", "prune_dead", 1.0, 60.0, (rules.dlq_retention_s, DEAD_LIMIT)),
                 Branch("move", "move_open_attempts", 1.0, 20.0, (MOVE_LIMIT,)),
                 Branch("trim", "trim_cursors", 2.0, 15.0),
             )

@@ -44,4 +44,5 @@ def rules_of(settings: dict[str, Any]) -> Rules:
         stale_s=float(settings["stale_s"]),
         retention_s=float(settings["retention_s"]),
         history_bytes=int(settings["history_bytes"]),
+        dlq_retention_s=float(settings["dlq_retention_s"]),
     )

@@ -12,6 +12,7 @@ from psycopg.rows import tuple_row
 
 from awa_pool import sqlfiles
 
+from . import dead
 from . import statements as do
 from .sqlstates import translate
 from .statements import Call
@@ -145,6 +146,10 @@ class Store:
     def prune(self, retention_s: float, history_bytes: int) -> str | None:
         """Empty exhausted slots whose history is old or large enough."""
         return self.run(do.prune(retention_s, history_bytes))
+
+    def prune_dead(self, retention_s: float, limit: int) -> str:
+        """Delete dead jobs that are older than their queue keeps them."""
+        return self.run(dead.prune_dead(retention_s, limit))
 
     def move_open_attempts(self, limit: int) -> str | None:
         """Move what holds up the oldest slots out of the ring."""

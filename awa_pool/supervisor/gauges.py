@@ -50,7 +50,7 @@ def gauges(snapshot: PoolSnapshot | None, figures: Figures) -> list[Gauge]:
             values={
                 (queue.queue, state): float(getattr(queue, state) or 0)
                 for queue in queues
-                for state in ("available", "running", "scheduled", "retryable")
+                for state in ("available", "running", "scheduled", "retryable", "dead")
             },
         ),
         Gauge(

@@ -166,6 +166,7 @@ def _queue(depth: Any) -> QueueView:
         running=depth.running,
         scheduled=depth.scheduled,
         retryable=depth.retryable,
+        dead=depth.dead,
         oldest_available_s=depth.oldest_available_s,
         paused=bool(depth.paused),
     )

@@ -82,6 +82,7 @@ def settings_for(
         "listen": config.listen,
         "retention_s": config.retention_s,
         "history_bytes": config.history_bytes,
+        "dlq_retention_s": config.dlq_retention_s,
         "stale_s": config.stale_s,
         "heartbeat_s": config.heartbeat_s,
         "window_jobs": WINDOW_JOBS,

@@ -30,6 +30,7 @@ class QueueView:
     running: int
     scheduled: int
     retryable: int
+    dead: int
     oldest_available_s: float | None
     paused: bool
 
