@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .errors import StoreUnavailable as StoreUnavailable
     from .errors import TerminalError as TerminalError
     from .errors import TransitionRefused as TransitionRefused
+    from .errors import UniqueConflict as UniqueConflict
     from .errors import ValidationError as ValidationError
     from .job import Cancel as Cancel
     from .job import Job as Job
@@ -38,7 +39,7 @@ _HOMES = {
         "AwaError", "BootFailed", "ConfigError", "DeadlineExceeded", "DecodeError", "JobCancelled",
         "JobNotFound", "PayloadTooLarge", "RegistrationError", "SchemaMismatch", "StoreConflict",
         "StoreError", "StoreRefused", "StoreUnavailable", "TerminalError", "TransitionRefused",
-        "ValidationError",
+        "UniqueConflict", "ValidationError",
     ),
     "job": ("Cancel", "Job", "JobRow", "RetryAfter", "Snooze"),
     "requests": ("InsertRequest",),

@@ -15,9 +15,11 @@ from .administration import Administration, AsyncAdministration
 from .body import INT64
 from .declarations import Declarations
 from .errors import ValidationError
+from .inserting import CopyLoad, cancel_by_key_call, documents, held, note_skips, put_call
 from .job import JobRow
-from .requests import Chunk, InsertRequest, chunks_of, options_of
+from .requests import InsertRequest, chunks_of
 from .states import State
+from .unique import checked_on_conflict
 
 if TYPE_CHECKING:  # psycopg costs a worker 20 MB: a client that only declares tasks must not load it
     from .store.asynchronous import AsyncConn, AsyncStore
@@ -52,6 +54,8 @@ class Client(Administration):
         run_at: datetime | None = None,
         ordering_key: str | None = None,
         deadline: float | timedelta | None = None,
+        unique_opts: dict[str, Any] | bool | None = None,
+        on_conflict: str = "raise",
         conn: Conn | None = None,
     ) -> int:
         """Put one job in; returns its id.
@@ -59,46 +63,59 @@ class Client(Administration):
         `args` is a dataclass, msgspec.Struct, pydantic model or dict (with `kind`). Queue, priority (1 first, to 4)
         and max_attempts default to the task's. `run_at` is an aware datetime; one that has passed means now.
         `deadline`: seconds or a timedelta that each attempt may take (docs/deadlines.md); None: the task's or queue's.
+        `unique_opts` (docs/unique-jobs.md): {} takes the defaults, None the task's, False none. Where another job holds
+        the key, `on_conflict="raise"` raises UniqueConflict, which names it, and "skip" returns its id.
         """
         request = InsertRequest(
             args=args, kind=kind, queue=queue, priority=priority, max_attempts=max_attempts, tags=tags,
             metadata=metadata, run_at=run_at, ordering_key=ordering_key, deadline=deadline,
+            unique_opts=unique_opts,
         )  # fmt: skip
-        return self._run(_enqueue_call(self, request), conn)
+        put = self._run(put_call(self, request, on_conflict), conn)
+        note_skips(self, not put.is_new, put.job_id)
+        return put.job_id
 
-    def insert_many(self, items: Iterable[Any], *, conn: Conn | None = None) -> list[int]:
+    def insert_many(
+        self, items: Iterable[Any], *, on_conflict: str = "raise", conn: Conn | None = None
+    ) -> list[int]:
         """Put many jobs in, all or none; returns their ids in order.
 
         An item is an args object, a pair (args, options) with the options of `insert`, or an InsertRequest.
-        A ValidationError names the item: `jobs[7].args.name`.
+        A ValidationError names the item: `jobs[7].args.name`; so does a UniqueConflict: `jobs[7]`.
         """
         from .store.bulk import enqueue_documents
 
-        documents: Iterator[tuple[int, str]] = (
-            (chunk.first, chunk.json()) for chunk in chunks_of(self.registry, _held(items))
-        )
-        if conn is not None:
-            documents = iter(list(documents))  # the caller's transaction sees all or none of it
-        first = next(documents, None)
+        policy = checked_on_conflict(on_conflict)
+        made = documents(self, items, at_once=conn is not None)  # the caller's transaction sees all or none
+        first = next(made, None)
         if first is None:
             return []
         with self._store(conn) as store:
-            return enqueue_documents(store, itertools.chain((first,), documents))
+            put = enqueue_documents(store, itertools.chain((first,), made), policy)
+        note_skips(self, put.skipped)
+        return put.job_ids
 
-    def insert_many_copy(self, items: Iterable[Any], *, conn: Conn | None = None) -> int:
-        """Put very many jobs in by COPY, all or none; returns their number. Items as of `insert_many`."""
+    def insert_many_copy(
+        self, items: Iterable[Any], *, on_conflict: str = "raise", conn: Conn | None = None
+    ) -> int:
+        """Put very many jobs in by COPY, all or none; returns how many. Items as of `insert_many`.
+
+        Those with a due time and unique ones go as documents.
+        """
         from .store.bulk import copy_jobs
 
-        chunks = chunks_of(self.registry, _held(items))
+        policy = checked_on_conflict(on_conflict)
+        chunks = chunks_of(self.registry, held(items))
         if conn is not None:
             chunks = iter(list(chunks))
         first = next(chunks, None)
         if first is None:
             return 0
-        load = _CopyLoad(itertools.chain((first,), chunks))
+        load = CopyLoad(itertools.chain((first,), chunks))
         with self._store(conn) as store:
-            copy_jobs(store, load, load.later, load.queues)
-        return load.count
+            skipped = copy_jobs(store, load, load.documents, load.queues, policy)
+        note_skips(self, skipped)
+        return load.count - skipped
 
     def get_job(self, job_id: int, *, conn: Conn | None = None) -> JobRow | None:
         """Return a job as the database knows it, or None."""
@@ -127,6 +144,21 @@ class Client(Administration):
         from .store import statements as do
 
         return State(self._run(do.cancel(_checked_id(job_id)), conn))
+
+    def cancel_by_unique_key(
+        self,
+        kind: str,
+        *,
+        queue: str | None = None,
+        args: Any = None,
+        by_period: int | timedelta | None = None,
+        conn: Conn | None = None,
+    ) -> int | None:
+        """Cancel the job that holds the key of exactly these parts; returns its id, or None where none is live.
+
+        Give `queue` for jobs put in with by_queue, `args` unless they were with by_args=False.
+        """
+        return self._run(cancel_by_key_call(kind, queue, args, by_period), conn)
 
     def retry(self, job_id: int, *, conn: Conn | None = None) -> State:
         """Make a failed, cancelled, retryable or scheduled job available now; returns its new state.
@@ -205,44 +237,54 @@ class AsyncClient(AsyncAdministration):
         run_at: datetime | None = None,
         ordering_key: str | None = None,
         deadline: float | timedelta | None = None,
+        unique_opts: dict[str, Any] | bool | None = None,
+        on_conflict: str = "raise",
         conn: AsyncConn | None = None,
     ) -> int:
         """Put one job in; returns its id. See `Client.insert`."""
         request = InsertRequest(
             args=args, kind=kind, queue=queue, priority=priority, max_attempts=max_attempts, tags=tags,
             metadata=metadata, run_at=run_at, ordering_key=ordering_key, deadline=deadline,
+            unique_opts=unique_opts,
         )  # fmt: skip
-        return await self._run(_enqueue_call(self, request), conn)
+        put = await self._run(put_call(self, request, on_conflict), conn)
+        note_skips(self, not put.is_new, put.job_id)
+        return put.job_id
 
-    async def insert_many(self, items: Iterable[Any], *, conn: AsyncConn | None = None) -> list[int]:
+    async def insert_many(
+        self, items: Iterable[Any], *, on_conflict: str = "raise", conn: AsyncConn | None = None
+    ) -> list[int]:
         """Put many jobs in, all or none; returns their ids in order. See `Client.insert_many`."""
         from .store.bulk import enqueue_documents_async
 
-        documents: Iterator[tuple[int, str]] = (
-            (chunk.first, chunk.json()) for chunk in chunks_of(self.registry, _held(items))
-        )
-        if conn is not None:
-            documents = iter(list(documents))
-        first = next(documents, None)
+        policy = checked_on_conflict(on_conflict)
+        made = documents(self, items, at_once=conn is not None)  # the caller's transaction sees all or none
+        first = next(made, None)
         if first is None:
             return []
         async with self._store(conn) as store:
-            return await enqueue_documents_async(store, itertools.chain((first,), documents))
+            put = await enqueue_documents_async(store, itertools.chain((first,), made), policy)
+        note_skips(self, put.skipped)
+        return put.job_ids
 
-    async def insert_many_copy(self, items: Iterable[Any], *, conn: AsyncConn | None = None) -> int:
-        """Put very many jobs in by COPY, all or none; returns their number. See `Client.insert_many_copy`."""
+    async def insert_many_copy(
+        self, items: Iterable[Any], *, on_conflict: str = "raise", conn: AsyncConn | None = None
+    ) -> int:
+        """Put very many jobs in by COPY, all or none; returns how many. See `Client.insert_many_copy`."""
         from .store.bulk import copy_jobs_async
 
-        chunks = chunks_of(self.registry, _held(items))
+        policy = checked_on_conflict(on_conflict)
+        chunks = chunks_of(self.registry, held(items))
         if conn is not None:
             chunks = iter(list(chunks))
         first = next(chunks, None)
         if first is None:
             return 0
-        load = _CopyLoad(itertools.chain((first,), chunks))
+        load = CopyLoad(itertools.chain((first,), chunks))
         async with self._store(conn) as store:
-            await copy_jobs_async(store, load, load.later, load.queues)
-        return load.count
+            skipped = await copy_jobs_async(store, load, load.documents, load.queues, policy)
+        note_skips(self, skipped)
+        return load.count - skipped
 
     async def get_job(self, job_id: int, *, conn: AsyncConn | None = None) -> JobRow | None:
         """Return a job as the database knows it, or None."""
@@ -268,6 +310,18 @@ class AsyncClient(AsyncAdministration):
         from .store import statements as do
 
         return State(await self._run(do.cancel(_checked_id(job_id)), conn))
+
+    async def cancel_by_unique_key(
+        self,
+        kind: str,
+        *,
+        queue: str | None = None,
+        args: Any = None,
+        by_period: int | timedelta | None = None,
+        conn: AsyncConn | None = None,
+    ) -> int | None:
+        """Cancel the job that holds the key of exactly these parts. See `Client.cancel_by_unique_key`."""
+        return await self._run(cancel_by_key_call(kind, queue, args, by_period), conn)
 
     async def retry(self, job_id: int, *, conn: AsyncConn | None = None) -> State:
         """Make a job available now; returns its new state. See `Client.retry`."""
@@ -314,46 +368,6 @@ class AsyncClient(AsyncAdministration):
     async def _run(self, call: Call[T], conn: AsyncConn | None) -> T:
         async with self._store(conn) as store:
             return await store.run(call)
-
-
-class _CopyLoad:
-    """Rows for COPY, written while they are sent; collects what cannot go that way and whom to wake."""
-
-    def __init__(self, chunks: Iterable[Chunk]) -> None:
-        self._chunks = chunks
-        self.count = 0
-        self.later: list[tuple[int, str]] = []
-        self.queues: set[str] = set()
-
-    def __iter__(self) -> Iterator[bytes]:
-        for chunk in self._chunks:
-            self.count += len(chunk)
-            now = chunk
-            if chunk.has_due_times():
-                now, later = chunk.split()
-                self.later.append((later.first, later.json()))
-            self.queues |= now.queues()
-            if len(now):
-                yield now.copy_rows()
-
-
-def _held(items: Iterable[Any]) -> Sequence[Any]:
-    """Hold the items in memory: a generator of the caller's must not run inside our transaction."""
-    if isinstance(items, dict | str | bytes):
-        raise ValidationError(f"expected an iterable of jobs, got {type(items).__name__}", path="jobs")
-    return items if isinstance(items, list | tuple) else list(items)
-
-
-def _enqueue_call(client: Declarations, request: InsertRequest) -> Call[int]:
-    from .store import statements as do
-
-    options = options_of(client.registry, request)
-    args = gate.args_json(request.args).decode()
-    metadata = options.metadata.decode() if options.metadata is not None else None
-    return do.enqueue(
-        options.kind, args, options.queue, options.priority, options.max_attempts, options.run_at, metadata,
-        options.tags, options.ordering_key, options.deadline_s,
-    )  # fmt: skip
 
 
 def _list_call(

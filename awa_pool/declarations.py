@@ -35,6 +35,7 @@ class Declarations:
         self.dsn = dsn
         self.schema = schema
         self.registry = Registry()
+        self.unique_skips = 0  # jobs not put in so far, as others hold their keys
         self._pool: Any = None
 
     def task(
@@ -49,6 +50,7 @@ class Declarations:
         deadline: float | timedelta | None = None,
         grace: float | timedelta | None = None,
         cancel_kill: bool | None = None,
+        unique_opts: dict[str, Any] | None = None,
     ) -> Callable[[F], F]:
         """Register the decorated function, def or async def, as the handler of a kind of job.
 
@@ -58,6 +60,7 @@ class Declarations:
         defaults of its jobs. `deadline`: seconds or a timedelta that an attempt may take; then `DeadlineExceeded` is
         raised in it, and `grace` later (None: the pool's --kill-grace) its process is killed. `cancel_kill`: whether a
         cancelled attempt that goes on is killed after that grace too; None: if the handler is not async.
+        `unique_opts`: at most one job with the same key at a time (docs/unique-jobs.md); {} takes the defaults.
         Errors: RegistrationError.
         """
 
@@ -65,6 +68,7 @@ class Declarations:
             self.registry.add(
                 args_type, handler, kind=kind, queue=queue, max_attempts=max_attempts, backoff=backoff,
                 priority=priority, deadline=deadline, grace=grace, cancel_kill=cancel_kill,
+                unique_opts=unique_opts,
             )  # fmt: skip
             return handler
 

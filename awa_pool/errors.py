@@ -10,6 +10,7 @@ AwaError
 │   ├── StoreConflict      deadlock, serialization failure, lock timeout: trying again is right
 │   ├── SchemaMismatch     missing, foreign, older or newer schema: names the command to run
 │   └── StoreRefused       the database refused this very statement or value: trying again is not right
+├── UniqueConflict         another job holds the unique key: carries its id
 ├── JobNotFound            no job has that id
 ├── TransitionRefused      the job's state does not allow that action
 ├── WireError              a message between processes is malformed
@@ -71,6 +72,15 @@ class SchemaMismatch(StoreError):
 
 class StoreRefused(StoreError):
     """The database refused this statement or value: trying again changes nothing."""
+
+
+class UniqueConflict(AwaError):
+    """Another job holds the unique key: `job_id` (None: an earlier job of the same call); `path` names the item of a bulk call."""
+
+    def __init__(self, message: str, *, job_id: int | None = None, path: str = "") -> None:
+        super().__init__(f"{path}: {message}" if path else message)
+        self.job_id = job_id
+        self.path = path
 
 
 class JobNotFound(AwaError):

@@ -16,6 +16,7 @@ from typing import Any
 from .decoding import Decoder, anything, compile_type, decode_args
 from .errors import DecodeError, RegistrationError, ValidationError
 from .job import Backoff, checked_delay_s
+from .unique import Uniqueness, checked_unique
 from .validation import (
     GRACE_S,
     checked_deadline_s,
@@ -52,6 +53,7 @@ class Task:
     deadline_s: float | None = None  # of each attempt, where the job does not say its own
     grace_s: float | None = None  # from the deadline, or a cancel, to the kill; None: the pool's
     cancel_kill: bool = True  # a cancelled attempt that goes on is killed after the grace
+    unique: Uniqueness | None = None  # of jobs that say nothing of it themselves
     decoder: Decoder | None = None  # None: the hints of the args type could not be resolved yet
 
 
@@ -77,6 +79,7 @@ class Registry:
         deadline: float | timedelta | None = None,
         grace: float | timedelta | None = None,
         cancel_kill: bool | None = None,
+        unique_opts: dict[str, Any] | None = None,
     ) -> Task:
         """Register a handler for args of `args_type`; the kind is the type's snake_case name unless given.
 
@@ -101,6 +104,7 @@ class Registry:
                 deadline_s=None if deadline is None else checked_deadline_s(deadline),
                 grace_s=None if grace is None else checked_seconds(grace, GRACE_S, "grace"),
                 cancel_kill=_checked_cancel_kill(cancel_kill, not is_async),
+                unique=checked_unique(unique_opts),
             )
             task.decoder = _decoder(args_type)
         except (ValidationError, RegistrationError) as problem:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ import orjson
 from . import validation as gate
 from .errors import ValidationError
 from .registry import Registry, kind_of
+from .unique import DEFAULT_STATES, Uniqueness, checked_unique
 
 CHUNK_JOBS = 500
 CHUNK_BYTES = 1024 * 1024
@@ -32,6 +34,7 @@ class InsertRequest:
     run_at: datetime | None = None
     ordering_key: str | None = None
     deadline: float | timedelta | None = None
+    unique_opts: dict[str, Any] | bool | None = None  # False: not unique, whatever the task says
 
 
 _OPTIONS = frozenset(f.name for f in fields(InsertRequest)) - {"args"}
@@ -52,6 +55,7 @@ class Options(NamedTuple):
     tags: list[str] | None = None
     ordering_key: str | None = None
     deadline_s: float | None = None
+    unique: Uniqueness | None = None
 
 
 def options_of(registry: Registry, request: InsertRequest) -> Options:
@@ -77,6 +81,11 @@ def options_of(registry: Registry, request: InsertRequest) -> Options:
         gate.checked_tags(request.tags),
         key if key is None else gate.checked_name(key, "ordering_key"),
         None if request.deadline is None else gate.checked_deadline_s(request.deadline),
+        checked_unique(request.unique_opts)
+        if request.unique_opts is not None
+        else task.unique
+        if task
+        else None,
     )
 
 
@@ -99,6 +108,7 @@ class _Frame:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.goes_as_document = options.run_at is not None or options.unique is not None
 
     def json(self) -> tuple[bytes, bytes]:
         options = self.options
@@ -118,6 +128,8 @@ class _Frame:
             rest["ordering_key"] = options.ordering_key
         if options.deadline_s is not None:
             rest["deadline_s"] = options.deadline_s
+        if options.unique is not None and options.unique.states != DEFAULT_STATES:
+            rest["unique_states"] = options.unique.states
         return head, b"," + orjson.dumps(rest)[1:] if rest else b"}"
 
     def copy_row(self) -> tuple[bytes, bytes]:
@@ -148,11 +160,23 @@ def _array_literal(items: list[str]) -> str:
     return "{" + ",".join('"' + i.replace("\\", "\\\\").replace('"', '\\"') + '"' for i in items) + "}"
 
 
-class Chunk:
-    """Consecutive validated jobs of one bulk call; `first` is the index of the first in the call."""
+class Document(NamedTuple):
+    """Jobs as the document of `enqueue_many`: their indexes in the whole call, the JSON text, whether any is unique."""
 
-    def __init__(self, first: int, frames: list[_Frame], texts: list[bytes]) -> None:
+    places: Sequence[int]
+    text: str
+    keyed: bool
+
+
+class Chunk:
+    """Validated jobs of one bulk call; `places` are their indexes in the call, by default consecutive from `first`."""
+
+    def __init__(
+        self, first: int, frames: list[_Frame], texts: list[bytes], places: list[int] | None = None
+    ) -> None:
         self.first = first
+        self.places: Sequence[int] = range(first, first + len(texts)) if places is None else places
+        self.keyed = any(frame.options.unique is not None for frame in set(frames))
         self._frames = frames
         self._texts = texts
 
@@ -168,7 +192,7 @@ class Chunk:
         return (b"[" + b",".join(parts) + b"]").decode()
 
     def copy_rows(self) -> bytes:
-        """Return the jobs as rows of COPY's text form (not for jobs with a due time)."""
+        """Return the jobs as rows of COPY's text form (not for those that go as documents)."""
         parts = []
         for frame, texts in self._runs():
             head, tail = frame.copy_row()
@@ -176,17 +200,24 @@ class Chunk:
         return b"".join(parts)
 
     def split(self) -> tuple[Chunk, Chunk]:
-        """Part the jobs without a due time from those with one."""
-        now, later = Chunk(self.first, [], []), Chunk(self.first, [], [])
-        for frame, text in zip(self._frames, self._texts, strict=True):
-            side = now if frame.options.run_at is None else later
-            side._frames.append(frame)
-            side._texts.append(text)
-        return now, later
+        """Part the jobs that COPY takes from those that go as documents: with a due time, or unique."""
+        sides: tuple[list[int], list[int]] = ([], [])
+        for at, frame in enumerate(self._frames):
+            sides[frame.goes_as_document].append(at)
+        plain, others = (
+            Chunk(
+                0,
+                [self._frames[at] for at in side],
+                [self._texts[at] for at in side],
+                [self.places[at] for at in side],
+            )
+            for side in sides
+        )
+        return plain, others
 
-    def has_due_times(self) -> bool:
-        """Say whether any of the jobs has a due time."""
-        return any(frame.options.run_at is not None for frame in set(self._frames))
+    def has_documents(self) -> bool:
+        """Say whether any of the jobs cannot go by COPY."""
+        return any(frame.goes_as_document for frame in set(self._frames))
 
     def queues(self) -> set[str]:
         """Return the queues of the jobs."""
@@ -207,6 +238,7 @@ class _Batch:
         self._registry = registry
         self._by_type: dict[type, _Frame] = {}
         self._by_options: dict[Any, _Frame] = {}
+        self._now_s = time.time()  # one period for all jobs of the call
 
     def chunks(self, items: Iterable[Any]) -> Iterator[Chunk]:
         first = size = 0
@@ -229,11 +261,21 @@ class _Batch:
             size += len(text)
             if size > CHUNK_BYTES or len(texts) == CHUNK_JOBS:
                 _check(first, texts, values)
-                yield Chunk(first, frames, texts)
+                yield self._chunk(first, frames, texts)
                 first, size, frames, texts, values = at + 1, 0, [], [], []
         if texts:
             _check(first, texts, values)
-            yield Chunk(first, frames, texts)
+            yield self._chunk(first, frames, texts)
+
+    def _chunk(self, first: int, frames: list[_Frame], texts: list[bytes]) -> Chunk:
+        """Make a chunk of jobs that were looked over; the key of a unique job goes behind its args."""
+        chunk = Chunk(first, frames, texts)
+        if chunk.keyed:
+            for at, frame in enumerate(frames):
+                if (unique := frame.options.unique) is not None:
+                    key = unique.key(frame.options.kind, frame.options.queue, texts[at], self._now_s)
+                    texts[at] += b',"unique_key":"%s"' % key.hex().encode()
+        return chunk
 
     def _frame(self, item: Any) -> tuple[_Frame, Any]:
         """Return the frame of an item that is not of a type seen before, and its args."""
@@ -250,6 +292,7 @@ class _Batch:
             key = (
                 type(request.args), request.kind, request.queue, request.priority, request.max_attempts,
                 request.run_at, request.ordering_key, request.deadline,
+                tuple(unique.items()) if type(unique := request.unique_opts) is dict else unique,
             )  # fmt: skip
             try:
                 known = self._by_options.get(key)
@@ -297,3 +340,21 @@ def chunks_of(registry: Registry, items: Iterable[Any]) -> Iterator[Chunk]:
     Errors: ValidationError whose path names the item, as `jobs[7].args.name`.
     """
     return _Batch(registry).chunks(items)
+
+
+def documents_of(chunks: Iterable[Chunk]) -> Iterator[Document]:
+    """Return the documents of a bulk call, in order of its items.
+
+    From the first unique job on everything goes as one document: keys are taken in one pass, in order, or two such calls
+    could wait for each other.
+    """
+    places: list[int] = []
+    texts: list[str] = []
+    for chunk in chunks:
+        if not texts and not chunk.keyed:
+            yield Document(chunk.places, chunk.json(), False)
+        elif len(chunk):
+            places.extend(chunk.places)
+            texts.append(chunk.json()[1:-1])
+    if texts:
+        yield Document(places, f"[{','.join(texts)}]", True)

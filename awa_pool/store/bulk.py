@@ -8,62 +8,72 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import psycopg
 from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
-from awa_pool.errors import AwaError, ValidationError
+from awa_pool.errors import AwaError, UniqueConflict, ValidationError
+from awa_pool.requests import Document
 
 from . import statements as do
+from . import unique
 from .asynchronous import AsyncConn, AsyncStore
 from .sqlstates import translate
 from .store import Conn, Store, query_text
-
-Document = tuple[int, str]
-"""(index of its first job in the whole call, JSON text)"""
+from .unique import PutMany
 
 _ITEM = re.compile(r"^jobs\[(\d+)\]")
+_ITEMS = re.compile(r"\bjobs\[(\d+)\]")
 
 
-def enqueue_documents(store: Store, documents: Iterable[Document]) -> list[int]:
+def enqueue_documents(store: Store, documents: Iterable[Document], on_conflict: str = "raise") -> PutMany:
     """Put the jobs of all documents in, all or none; their ids in order. `documents` may be lazy."""
     conn = store.conn
-    sent: list[tuple[int, psycopg.Cursor[Any]]] = []
+    sent: list[tuple[Document, psycopg.Cursor[Any]]] = []
     try:
         with _transaction(conn), conn.pipeline():
-            for first, text in documents:
-                call = do.enqueue_many(text)
+            for document in documents:
+                call = _call(document, on_conflict)
                 cursor = psycopg.Cursor(conn, row_factory=tuple_row)
-                sent.append((first, cursor))
+                sent.append((document, cursor))
                 text_of = query_text(call.query, store.schema)
                 cursor.execute(text_of, call.params, prepare=False, binary=call.binary)
-        return [job_id for _, cursor in sent for job_id in cursor.fetchall()[0][0]]
+        return _gathered([(document, cursor.fetchall()) for document, cursor in sent])
     except psycopg.Error as problem:
         raise _located(translate(problem, store.schema, store.secrets), sent) from None
 
 
-async def enqueue_documents_async(store: AsyncStore, documents: Iterable[Document]) -> list[int]:
+async def enqueue_documents_async(
+    store: AsyncStore, documents: Iterable[Document], on_conflict: str = "raise"
+) -> PutMany:
     """Do what `enqueue_documents` does on an asynchronous connection."""
     conn = store.conn
-    sent: list[tuple[int, psycopg.AsyncCursor[Any]]] = []
+    sent: list[tuple[Document, psycopg.AsyncCursor[Any]]] = []
     try:
         async with _transaction_async(conn), conn.pipeline():
-            for first, text in documents:
-                call = do.enqueue_many(text)
+            for document in documents:
+                call = _call(document, on_conflict)
                 cursor = psycopg.AsyncCursor(conn, row_factory=tuple_row)
-                sent.append((first, cursor))
+                sent.append((document, cursor))
                 text_of = query_text(call.query, store.schema)
                 await cursor.execute(text_of, call.params, prepare=False, binary=call.binary)
-        return [job_id for _, cursor in sent for job_id in (await cursor.fetchall())[0][0]]
+        return _gathered([(document, await cursor.fetchall()) for document, cursor in sent])
     except psycopg.Error as problem:
         raise _located(translate(problem, store.schema, store.secrets), sent) from None
 
 
-def copy_jobs(store: Store, blocks: Iterable[bytes], later: list[Document], queues: set[str]) -> None:
-    """Send rows by COPY, then what `blocks` put into `later` and `queues` on its way; all or none."""
+def copy_jobs(
+    store: Store,
+    blocks: Iterable[bytes],
+    later: Callable[[], Iterable[Document]],
+    queues: set[str],
+    on_conflict: str = "raise",
+) -> int:
+    """Send rows by COPY, then what `blocks` left for `later` and `queues`; all or none. Returns how many were skipped."""
+    skipped = 0
     conn = store.conn
     try:
         with _transaction(conn):
@@ -71,17 +81,27 @@ def copy_jobs(store: Store, blocks: Iterable[bytes], later: list[Document], queu
             with psycopg.Cursor(conn) as cursor, cursor.copy(statement) as copy:
                 for block in blocks:
                     copy.write(block)
-            for _, text in later:
-                store.run(do.enqueue_many(text))
+            for document in later():
+                try:
+                    answer = store.run(_call(document, on_conflict))
+                except AwaError as problem:
+                    raise _placed(problem, document) from None
+                skipped += answer.skipped
             store.run(do.notify_waiters(sorted(queues)))
+        return skipped
     except psycopg.Error as problem:
         raise translate(problem, store.schema, store.secrets) from None
 
 
 async def copy_jobs_async(
-    store: AsyncStore, blocks: Iterable[bytes], later: list[Document], queues: set[str]
-) -> None:
+    store: AsyncStore,
+    blocks: Iterable[bytes],
+    later: Callable[[], Iterable[Document]],
+    queues: set[str],
+    on_conflict: str = "raise",
+) -> int:
     """Do what `copy_jobs` does on an asynchronous connection."""
+    skipped = 0
     conn = store.conn
     try:
         async with _transaction_async(conn):
@@ -92,9 +112,14 @@ async def copy_jobs_async(
             ):
                 for block in blocks:
                     await copy.write(block)
-            for _, text in later:
-                await store.run(do.enqueue_many(text))
+            for document in later():
+                try:
+                    answer = await store.run(_call(document, on_conflict))
+                except AwaError as problem:
+                    raise _placed(problem, document) from None
+                skipped += answer.skipped
             await store.run(do.notify_waiters(sorted(queues)))
+        return skipped
     except psycopg.Error as problem:
         raise translate(problem, store.schema, store.secrets) from None
 
@@ -117,13 +142,40 @@ def _transaction_async(conn: AsyncConn) -> contextlib.AbstractAsyncContextManage
     return conn.transaction() if _owns_transaction(conn) else contextlib.nullcontext()
 
 
-def _located(problem: AwaError, sent: list[tuple[int, Any]]) -> AwaError:
-    """Count the item that the server names in one document from the start of the whole call."""
-    if isinstance(problem, ValidationError) and (found := _ITEM.match(problem.path)):
-        text = str(problem).removeprefix(f"{problem.path}: ")
-        for first, cursor in sent:
-            result = cursor.pgresult
-            if result is None or result.status == ExecStatus.FATAL_ERROR:
-                path = f"jobs[{first + int(found[1])}]{problem.path[found.end() :]}"
-                return ValidationError(text, path=path)
+def _call(document: Document, on_conflict: str) -> do.Call[PutMany]:
+    if document.keyed:
+        return unique.enqueue_many(document.text, on_conflict)
+    plain = do.enqueue_many(document.text)
+    return do.Call(plain.query, plain.params, lambda rows: PutMany(rows[0][0], 0), binary=plain.binary)
+
+
+def _gathered(answers: list[tuple[Document, list[tuple[Any, ...]]]]) -> PutMany:
+    """Join the answers to the documents of one call."""
+    job_ids: list[int] = []
+    skipped = 0
+    for document, rows in answers:
+        job_ids += rows[0][0]
+        skipped += rows[0][1] if document.keyed else 0
+    return PutMany(job_ids, skipped)
+
+
+def _located(problem: AwaError, sent: list[tuple[Document, Any]]) -> AwaError:
+    """Count the items that the server names in one document from the start of the whole call."""
+    for document, cursor in sent:
+        result = cursor.pgresult
+        if result is None or result.status == ExecStatus.FATAL_ERROR:
+            return _placed(problem, document)
     return problem
+
+
+def _placed(problem: AwaError, document: Document) -> AwaError:
+    if not isinstance(problem, ValidationError | UniqueConflict) or not _ITEM.match(problem.path):
+        return problem
+
+    def named(text: str) -> str:
+        return _ITEMS.sub(lambda found: f"jobs[{document.places[int(found[1])]}]", text)
+
+    text, path = str(problem).removeprefix(f"{problem.path}: "), named(problem.path)
+    if isinstance(problem, UniqueConflict):
+        return UniqueConflict(named(text), job_id=problem.job_id, path=path)
+    return ValidationError(text, path=path)

@@ -17,6 +17,7 @@ from awa_pool.errors import (
     StoreRefused,
     StoreUnavailable,
     TransitionRefused,
+    UniqueConflict,
     ValidationError,
 )
 
@@ -27,6 +28,7 @@ BY_STATE: dict[str, type[AwaError]] = {
     "AW004": JobNotFound,
     "AW005": TransitionRefused,
     "AW006": StoreRefused,  # malformed attempt identity
+    "AW007": UniqueConflict,
     "25006": StoreUnavailable,  # read-only after a failover
     "3F000": SchemaMismatch,  # no such schema
     "42P01": SchemaMismatch,  # no such table
@@ -49,6 +51,7 @@ BY_CLASS: dict[str, type[StoreError]] = {
 
 
 # How libpq refuses a value in an address, before it looks for a server: no waiting will change that.
+_ITEM = re.compile(r"jobs\[\d+\]")
 _IMPOSSIBLE = re.compile(r"\binvalid (port number|integer value|\w+ value)\b")
 
 
@@ -79,6 +82,10 @@ def translate(problem: psycopg.Error, schema: str, secrets: tuple[str, ...] = ()
         return kind(text, sqlstate=sqlstate)
     if issubclass(kind, StoreError):
         return kind(text, sqlstate=sqlstate)
+    if issubclass(kind, UniqueConflict):
+        path = found[0] if (found := _ITEM.match(text)) else ""
+        holder = problem.diag.message_detail
+        return kind(text.removeprefix(f"{path}: "), job_id=int(holder) if holder else None, path=path)
     if issubclass(kind, ValidationError):
         path = problem.diag.message_detail or ""
         return kind(text.removeprefix(f"{path}: "), path=path)

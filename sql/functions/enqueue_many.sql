@@ -1,12 +1,14 @@
--- enqueue_many(json array of objects, exact) -> job ids in the array's order; all or nothing.
+-- enqueue_many(json array of objects, exact, on_conflict) -> job ids in the array's order; all or nothing.
 -- The objects have the names of enqueue's parameters without p_; kind and args are required, names that are not known
--- are ignored, run_at is ISO 8601 with a zone.
--- Arrow: (new) -> available | scheduled. Guard: none. Locks: none but the new rows'.
--- Errors: AW001 naming the item and the field ("jobs[7].priority: must be 1 to 4").
+-- are ignored, run_at is ISO 8601 with a zone, unique_key is hexadecimal text. on_conflict is one for all.
+-- Arrow: (new) -> available | scheduled. Guard: none. Locks: none but the new rows', and unique keys in key order.
+-- Errors: AW001 naming the item and the field ("jobs[7].priority: must be 1 to 4"); AW007 naming the item.
 --
 -- `p_exact`: the caller vouches that no integer in the args needs more than 64 bits, and saves an eighth of the time.
 -- One document, one pass. Items without a due time, nearly all of them, go straight from the document to the ring.
-create or replace function {schema}.enqueue_many(p_jobs json, p_exact boolean default false) returns bigint[]
+create or replace function {schema}.enqueue_many(
+    p_jobs json, p_exact boolean default false, p_on_conflict text default 'raise'
+) returns bigint[]
 language plpgsql volatile
 set search_path = {schema}, pg_catalog, pg_temp
 set jit = off
@@ -22,8 +24,10 @@ begin
     if p_jobs is null or json_typeof(p_jobs) <> 'array' then
         perform refuse_request('', 'jobs: must be an array of objects');
     end if;
-    -- An escaped name could hide a run_at from the first test: such documents take the road that looks at every item.
-    if strpos(p_jobs::text, '"run_at"') > 0 or strpos(p_jobs::text, '\u') > 0 then
+    -- An escaped name could hide what is looked for: such documents take the road that looks at every item.
+    if strpos(p_jobs::text, '"unique_') > 0 or strpos(p_jobs::text, '\u') > 0 then
+        v_ids := (enqueue_many_unique(p_jobs, p_on_conflict)).job_ids;
+    elsif strpos(p_jobs::text, '"run_at"') > 0 then
         v_ids := enqueue_many_timed(p_jobs);
     else
         -- The xid first, then the slot: then the slot cannot be closed before this transaction has ended.

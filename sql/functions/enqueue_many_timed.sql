@@ -1,6 +1,9 @@
--- enqueue_many_timed(json) -> job ids in order. The part of enqueue_many for documents that name due times.
+-- enqueue_many_timed(json, ids, new) -> job ids in order. The part of enqueue_many for documents that name due times or keys.
+-- `ids`: those drawn before, while keys were taken; of them only what is `new` is put in. Null: none were.
 -- Errors: AW001 (by refuse_item), class 22 where a value has another type than its column.
-create or replace function {schema}.enqueue_many_timed(p_jobs json) returns bigint[]
+create or replace function {schema}.enqueue_many_timed(
+    p_jobs json, p_ids bigint[] default null, p_new boolean[] default null
+) returns bigint[]
 language plpgsql volatile
 set search_path = {schema}, pg_catalog, pg_temp
 set jit = off
@@ -12,12 +15,19 @@ declare
 begin
     with item as materialized (
         select
-            nextval('job_id_seq') as job_id, j.kind, j.args, coalesce(j.queue, 'default') as queue,
+            coalesce(j.given, nextval('job_id_seq')) as job_id, coalesce(j.is_new, true) as is_new, j.place, j.kind, j.args, coalesce(j.queue, 'default') as queue,
             coalesce(j.priority, 2) as priority, coalesce(j.max_attempts, 25) as max_attempts, j.metadata, j.tags,
-            j.ordering_key, j.deadline_s, case when j.run_at is not null then parse_run_at(j.run_at) end as run_at, j.run_at as said
-        from json_to_recordset(p_jobs) as j(
-            kind text, args json, queue text, priority int, max_attempts int, metadata json, tags text[],
-            ordering_key text, deadline_s float8, run_at text)
+            j.ordering_key, j.deadline_s, decode(j.unique_key, 'hex') as unique_key,
+            case when j.unique_key is not null then coalesce(j.unique_states, 31) end as unique_states,
+            case when j.run_at is not null then parse_run_at(j.run_at) end as run_at, j.run_at as said
+        from rows from (
+            json_to_recordset(p_jobs) as (
+                kind text, args json, queue text, priority int, max_attempts int, metadata json, tags text[],
+                ordering_key text, deadline_s float8, unique_key text, unique_states int, run_at text),
+            unnest(p_ids), unnest(p_new)
+        ) with ordinality
+            as j(kind, args, queue, priority, max_attempts, metadata, tags, ordering_key, deadline_s, unique_key,
+                unique_states, run_at, given, is_new, place)
     ),
     checked as materialized (
         select
@@ -34,26 +44,27 @@ begin
     ),
     put as (
         insert into jobs_ready (
-            job_id, kind, args, queue, priority, max_attempts, metadata, tags, ordering_key, deadline_s)
+            job_id, kind, args, queue, priority, max_attempts, metadata, tags, ordering_key, deadline_s, unique_key,
+            unique_states)
         select
             c.job_id, c.sound_kind, c.args, c.queue, c.priority, c.max_attempts, c.metadata, c.tags, c.ordering_key,
-            c.deadline_s
+            c.deadline_s, c.unique_key, c.unique_states
         from checked as c
-        where c.run_at is null or c.run_at <= statement_timestamp()
+        where c.is_new and (c.run_at is null or c.run_at <= statement_timestamp())
         returning queue
     ),
     kept as (
         insert into jobs_deferred (
             job_id, kind, args, queue, priority, max_attempts, run_at, metadata, tags, ordering_key,
-            deadline_s, state)
+            deadline_s, unique_key, unique_states, state)
         select
             c.job_id, c.sound_kind, c.args, c.queue, c.priority, c.max_attempts, c.run_at, c.metadata, c.tags,
-            c.ordering_key, c.deadline_s, 'scheduled'
+            c.ordering_key, c.deadline_s, c.unique_key, c.unique_states, 'scheduled'
         from checked as c
-        where c.run_at > statement_timestamp()
+        where c.is_new and c.run_at > statement_timestamp()
     )
     select
-        array(select c.job_id from checked as c order by c.job_id),
+        array(select c.job_id from checked as c order by c.place),
         exists (
             select from queue_waiters as w
             where w.until > clock_timestamp() and exists (select from put as p where p.queue = w.queue))

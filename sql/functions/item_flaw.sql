@@ -25,7 +25,8 @@ begin
         values
             ('kind', 'string', 'text'), ('queue', 'string', 'text'), ('ordering_key', 'string', 'text'),
             ('run_at', 'string', 'an ISO 8601 time with a zone'), ('priority', 'number', '1 to 4'),
-            ('max_attempts', 'number', '1 to 1000'), ('args', 'object', 'an object'),
+            ('max_attempts', 'number', '1 to 1000'), ('unique_states', 'number', '1 to 255'),
+            ('unique_key', 'string', '32 hexadecimal digits'), ('args', 'object', 'an object'),
             ('metadata', 'object', 'an object'), ('tags', 'array', 'a list of text')
     ) as f(name, type, wanted)
     where json_typeof(p_item -> f.name) not in (f.type, 'null')
@@ -41,6 +42,13 @@ begin
     end if;
     if p_item ->> 'run_at' is not null and parse_run_at(p_item ->> 'run_at') is null then
         return 'run_at: must be an ISO 8601 time with a zone, within the years 1 to 9999';
+    end if;
+    if (p_item ->> 'unique_key') !~ '^[0-9a-fA-F]{32}$' then
+        return 'unique_key: must be 32 hexadecimal digits';
+    end if;
+    v_flaw := unique_flaw(decode(p_item ->> 'unique_key', 'hex'), (p_item ->> 'unique_states')::int, 'raise');
+    if v_flaw is not null then
+        return v_flaw;
     end if;
     -- By its spelling first: a number that no column holds would end this with another error.
     if json_typeof(p_item -> 'deadline_s') <> 'null' and not (

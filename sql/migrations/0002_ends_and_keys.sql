@@ -1,3 +1,4 @@
+-- breaking
 -- Dead letter queue, unique keys, the settings of a queue that go with them; a lane by its number.
 
 -- A lane's number stands for queue and priority: one comparison of eight bytes where there were two, one of them of text
@@ -32,9 +33,20 @@ create table {schema}.unique_claims (
 create unique index idx_awa_jobs_unique on {schema}.unique_claims (unique_key);
 create index unique_claims_due on {schema}.unique_claims (release_at) where release_at is not null;
 
--- Bit i: attempt i holds a unique key that its completion gives up; such a receipt completes keys first. Null: none.
-alter table {schema}.receipts add column keyed bigint;
+-- Bit i of keyed: the job of attempt i has a unique key. Bit i of yields: its completion changes who holds that key, so it
+-- takes the road that sees to keys first. Null: none. The index is empty where no key is given up at completion, and then
+-- a completion learns so from one page.
+alter table {schema}.receipts add column keyed bigint, add column yields bigint;
+create index receipts_yielding on {schema}.receipts (receipt_id) where yields is not null;
+
+-- Rows with a key, for the release of keys when a slot is emptied: those up to keys_to are done.
+create index jobs_ready_keyed on {schema}.jobs_ready (job_id) where unique_key is not null;
+alter table {schema}.slots add column keys_to bigint not null default -9223372036854775808;
+create index leases_keyed on {schema}.leases (receipt_id, idx) where unique_key is not null;
 
 -- How long an attempt of the job may take; null: as long as its task or queue says.
 alter table {schema}.jobs_ready
     add constraint jobs_ready_deadline check (deadline_s is null or deadline_s between 0.01 and 31536000);
+
+-- The oldest schema version whose release may still work on this schema: pools of that release go on while it is upgraded.
+alter table {schema}.meta add column works_from int not null default 1;

@@ -141,7 +141,7 @@ def test_copy_rows_are_escaped():
 def test_jobs_with_a_due_time_are_parted_from_the_rest():
     items = [Resize(1), (Resize(2), {"run_at": DUE}), Resize(3)]
     (chunk,) = chunks_of(registry(), items)
-    assert chunk.has_due_times()
+    assert chunk.has_documents()
     now, later = chunk.split()
     assert [item["args"]["n"] for item in orjson.loads(now.json())] == [1, 3]
     assert [item["args"]["n"] for item in orjson.loads(later.json())] == [2]
