@@ -1,0 +1,46 @@
+"""The models pass, and each way of breaking them is found: a checker that cannot fail proves nothing."""
+
+from __future__ import annotations
+
+import pytest
+from models.checker import check
+from models.key_order import Locks, all_committed
+from models.key_order import State as LockState
+from models.staged_follow_ups import LAWS, Model, Protocol, State
+
+
+def test_staged_follow_ups_commit_with_the_completion_or_not_at_all() -> None:
+    verdict = check(State(), Model(Protocol()).actions, LAWS)
+    assert verdict.violation is None, str(verdict.violation)
+    assert (
+        verdict.states > 10_000
+    )  # it went far: tries, rescues, second leases and released keys of both jobs
+
+
+@pytest.mark.parametrize(
+    ("broken", "law"),
+    [
+        ("insert_before", "a follow-up exists only with the completion of the attempt that staged it"),
+        ("insert_after", "a completion has its follow-up, or the key had a holder"),
+        ("no_guard", "only the current lease completes"),
+        ("drained", "a completion has its follow-up, or the key had a holder"),
+        ("batched", "a completion has its follow-up, or the key had a holder"),
+        ("unlocked", "a completion has its follow-up, or the key had a holder"),
+    ],
+)
+def test_a_broken_protocol_is_caught(broken: str, law: str) -> None:
+    violation = check(State(), Model(Protocol(**{broken: True})).actions, LAWS).violation
+    assert violation is not None
+    assert violation.law == law, str(violation)
+
+
+def test_locks_in_one_order_never_wait_in_a_circle() -> None:
+    verdict = check(LockState(), Locks().actions, {}, may_end=all_committed)
+    assert verdict.violation is None, str(verdict.violation)
+
+
+@pytest.mark.parametrize("broken", ["sorted_keys", "keys_first"])
+def test_locks_in_two_orders_are_caught_waiting_in_a_circle(broken: str) -> None:
+    violation = check(LockState(), Locks(**{broken: False}).actions, {}, may_end=all_committed).violation
+    assert violation is not None
+    assert violation.law == "nothing can go on"
