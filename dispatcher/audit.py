@@ -18,7 +18,7 @@ from awa_pool.states import Outcome
 from . import notes
 from .books import FULL, Receipt, bits
 from .desk import Desk
-from .events import OpenRow, ReadOpenAttempts, Send
+from .events import OpenRow, ReadOpenAttempts, ReadPages, Send
 from .lanes import Lane
 
 EVERY_S = 10.0
@@ -72,6 +72,7 @@ class Audit:
         self._adrift: Suspects = {}
         self._unheld: dict[bytes, Suspects] = {}
         self._answered: dict[bytes, int] = {}
+        self._begun: dict[int, int] = {}
         self._holding: dict[bytes, dict[int, int]] = {}
         self.healed = 0
 
@@ -89,6 +90,11 @@ class Audit:
         self.number += 1
         self._began_s = self._asked_s = desk.now_s
         self.due_s = desk.now_s + EVERY_S
+        self._begun = {}
+        if self._adrift:
+            desk.out.append(
+                ReadPages()
+            )  # before the question: what starts meanwhile is held by somebody known
         desk.out.append(ReadOpenAttempts())
         ran_by = {peer for receipt in desk.books for peer in receipt.ran_by}
         for lane in desk.lanes:
@@ -99,6 +105,10 @@ class Audit:
         """The database did not answer; an audit that saw nothing decides nothing."""
         self._began_s = None
         self.due_s = self._desk.now_s + (EVERY_S if self.recovered else 0.5)
+
+    def pages_read(self, started: dict[int, int]) -> None:
+        """A worker in a long job cannot greet a new dispatcher; its page speaks for what it has started."""
+        self._begun = started
 
     # --- the database's side -------------------------------------------------------------------------------
 
@@ -160,7 +170,7 @@ class Audit:
                 if lane is not None and held.get(receipt_id, 0) & adrift:
                     self.adopt(lane, {receipt_id: held[receipt_id]})
             adrift = receipt.adrift
-            twice = adrift & self._adrift.get(receipt_id, 0)
+            twice = adrift & self._adrift.get(receipt_id, 0) & ~self._begun.get(receipt_id, 0)
             if twice:
                 self.healed += desk.end(receipt, twice, Outcome.RETURN).bit_count()
                 desk.note(logging.WARNING, notes.JOBS_ADRIFT, receipt_id=receipt_id, jobs=twice.bit_count())

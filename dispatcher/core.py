@@ -47,6 +47,7 @@ from .events import (
     Notified,
     OpenAttemptsRead,
     PageRead,
+    PagesRead,
     Send,
     Settings,
     StoreIsBack,
@@ -190,6 +191,8 @@ class Dispatcher:
                 lane = self.desk.lanes.get(peer)
                 if lane is not None:
                     self.recalls.page_read(lane, event)
+            case PagesRead(started):
+                self.audit.pages_read(started)
             case OpenAttemptsRead(rows):
                 self.audit.rows_read(rows)
             case WorkLeftRead():

@@ -185,6 +185,13 @@ class PageRead:
     running: dict[tuple[int, int], float] | None
 
 
+@dataclass(frozen=True, slots=True)
+class PagesRead:
+    """What the workers of this host have started: receipt -> mask. The supervisor removes the pages of the dead."""
+
+    started: dict[int, int]
+
+
 Event = (
     Tick
     | Heard
@@ -198,6 +205,7 @@ Event = (
     | WorkLeftRead
     | Notified
     | PageRead
+    | PagesRead
 )
 
 
@@ -253,6 +261,11 @@ class ReadWorkLeft:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadPages:
+    """Read the pages of all workers, known here or not."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadPage:
     """Read that worker's page for this lane."""
 
@@ -275,4 +288,15 @@ class Exit:
     """All is done: leave the loop."""
 
 
-Command = Send | ToFinalizer | ToSupervisor | Claim | ReadOpenAttempts | ReadWorkLeft | ReadPage | Note | Exit
+Command = (
+    Send
+    | ToFinalizer
+    | ToSupervisor
+    | Claim
+    | ReadOpenAttempts
+    | ReadWorkLeft
+    | ReadPage
+    | ReadPages
+    | Note
+    | Exit
+)

@@ -24,6 +24,7 @@ from .events import (
     Heard,
     Note,
     ReadPage,
+    ReadPages,
     Send,
     SupervisorSaid,
     Tick,
@@ -31,7 +32,7 @@ from .events import (
     ToSupervisor,
     Undeliverable,
 )
-from .pages import look
+from .pages import look, look_everywhere
 
 STATS_EVERY_S = 1.0
 LEAST_NAP_S = 0.002
@@ -132,6 +133,8 @@ class Loop:
                 self._pipe.send(message)
             case ReadPage():
                 self._back.append(look(self._run_dir, command, time.monotonic()))
+            case ReadPages():
+                self._back.append(look_everywhere(self._run_dir))
             case Note(level, event, fields):
                 if _log.isEnabledFor(level):
                     text = " ".join(f"{name}={value}" for name, value in fields.items())

@@ -1,4 +1,4 @@
-"""Looks at a worker's shared page for the recall."""
+"""Looks at workers' shared pages: at one for the recall, at all for the audit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from awa_pool.errors import AwaError
 from awa_pool.page import read_page
 
-from .events import PagePiece, PageRead, ReadPage
+from .events import PagePiece, PageRead, PagesRead, ReadPage
 
 
 def look(run_dir: str, command: ReadPage, now_s: float) -> PageRead:
@@ -25,3 +25,24 @@ def look(run_dir: str, command: ReadPage, now_s: float) -> PageRead:
         [PagePiece(marks.receipt_id, marks.started, marks.completed) for marks in lane.journal],
         {(running.receipt_id, running.index): now_s - running.started_s for running in lane.running},
     )
+
+
+def look_everywhere(run_dir: str) -> PagesRead:
+    """Read what all workers have started; what is no page, or is being made, shows nothing."""
+    started: dict[int, int] = {}
+    try:
+        names = [name for name in os.listdir(run_dir) if name.endswith(".page")]
+    except OSError:
+        names = []
+    for name in names:
+        try:
+            view = read_page(os.path.join(run_dir, name))
+        except (AwaError, OSError, ValueError):
+            continue
+        for lane in view.lanes.values() if view is not None else ():
+            for marks in lane.journal:
+                begun = marks.started | marks.completed
+                started[marks.receipt_id] = started.get(marks.receipt_id, 0) | begun
+            for running in lane.running:
+                started[running.receipt_id] = started.get(running.receipt_id, 0) | 1 << running.index
+    return PagesRead(started)

@@ -22,8 +22,10 @@ from awa_pool.dispatcher.events import (
     OpenAttemptsRead,
     PagePiece,
     PageRead,
+    PagesRead,
     ReadOpenAttempts,
     ReadPage,
+    ReadPages,
     ReadWorkLeft,
     Send,
     Settings,
@@ -130,7 +132,7 @@ class World:
                     self.to_finalizer.append(message)
                 case ToSupervisor(message):
                     self.supervisor.append(message)
-                case Claim() | ReadOpenAttempts() | ReadPage() | ReadWorkLeft():
+                case Claim() | ReadOpenAttempts() | ReadPage() | ReadPages() | ReadWorkLeft():
                     if isinstance(command, Claim):
                         self.claims.append(command)
                     self.questions.append(command)
@@ -184,6 +186,8 @@ class World:
                 )
             case ReadPage(peer):
                 self.step(self._page(peer))
+            case ReadPages():
+                self.step(self._pages())
             case ReadWorkLeft():
                 running = sum(row.open_mask.bit_count() for row in self.open_rows())
                 self.step(WorkLeftRead(len(self.available), running, 0))
@@ -343,6 +347,13 @@ class World:
             marks[receipt_id] = marks.get(receipt_id, 0) | 1 << index
         running = {lane.running: self.now_s - lane.since_s} if lane.running else {}
         return PageRead(peer, [PagePiece(receipt_id, mask, 0) for receipt_id, mask in marks.items()], running)
+
+    def _pages(self) -> PagesRead:
+        started: dict[int, int] = {}
+        for lane in self.lanes.values():
+            for receipt_id, index in lane.started:
+                started[receipt_id] = started.get(receipt_id, 0) | 1 << index
+        return PagesRead(started)
 
     # --- what must hold ------------------------------------------------------------------------------------
 

@@ -78,3 +78,22 @@ def test_while_claiming_rests_the_finalizer_is_asked_again_whether_it_may_go_on(
     assert world.core.claiming.accepting
     asked = world.core.step(Tick(), world.now_s + 10 * HELLO_S)
     assert not any(isinstance(command, ToFinalizer) for command in asked)
+
+
+def test_what_a_silent_worker_runs_is_not_given_back_by_a_new_dispatcher() -> None:
+    world = World(Settings("d1", (("default", None),), workers=1), 1)
+    lane = world.start_worker(0)
+    while world.deliver() | world.answer() | world.finalize():
+        pass
+    while not lane.running:
+        assert world.work(lane)  # a long job: nothing is read, nothing is said
+    world.restart_dispatcher()
+    world.to_dispatcher.clear()
+    for _ in range(6):
+        world.tick(10.0)
+        while world.answer() | world.finalize():
+            pass
+    assert not world.available and world.core.audit.healed == 0
+    world.say_ready(lane)
+    world.settle()
+    assert list(world.ended.values()) == [1]
