@@ -1,4 +1,4 @@
-"""Commands that look at a queue and change single jobs: `status`, `job`, `jobs`, `cancel`, `retry`, `queue`."""
+"""Commands that look at a queue and change single jobs: `status`, `job`, `jobs`, `cancel`, `retry`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rich.text import Text
 
 from awa_pool.config import SETTINGS, PoolConfig, load
 from awa_pool.errors import ConfigError, JobNotFound
+from awa_pool.job import JobRow
 from awa_pool.states import State
 from awa_pool.store import statements as do
 from awa_pool.store.connection import connect
@@ -29,7 +30,6 @@ ESTIMATED_FROM = 10_000  # below that every count is exact, see sql/functions/qu
 STATE_STYLES = {"failed": "red", "cancelled": "yellow", "retryable": "yellow", "running": "green"}
 
 JobId = Annotated[int, typer.Argument(metavar="ID", help="The job's number", show_default=False)]
-QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name", show_default=False)]
 
 
 @contextlib.contextmanager
@@ -50,14 +50,16 @@ def status(
 ) -> None:  # fmt: skip
     """Show the pools of the last day and what waits in each queue."""
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
-        runtimes, queues = store.runtimes(), store.queue_stats()
+        runtimes, queues, settings_of = store.runtimes(), store.queue_stats(), store.queues()
     if as_json:
         render.print_json({"pools": [r._asdict() for r in runtimes], "queues": [q._asdict() for q in queues]})
         return
     out = render.console()
     out.print(_pools(runtimes) if runtimes else Text("No pool has been seen lately."))
     out.print()
-    out.print(_queues(queues) if queues else Text("No queue has jobs."))
+    out.print(queue_table(queues) if queues else Text("No queue has jobs."))
+    for line in _own_settings(settings_of):
+        out.print(Text(line))
 
 
 def show_job(
@@ -66,9 +68,14 @@ def show_job(
 ) -> None:  # fmt: skip
     """Show everything about one job, its arguments and errors included."""
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
-        row = store.run(do.job(_checked(job_id)))
+        row = store.run(do.job(checked_id(job_id)))
     if row is None:
         raise JobNotFound(f"there is no job {job_id}; finished jobs are kept for the retention time only")
+    print_job(row, as_json=as_json)
+
+
+def print_job(row: JobRow, *, as_json: bool) -> None:
+    """Print everything about one job."""
     if as_json:
         render.print_json(row)
         return
@@ -99,7 +106,8 @@ def list_jobs(
     if state is not None and state not in list(State):
         raise ConfigError(f"--state: {state[:80]!r} is no state; write one of {', '.join(State)}")
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
-        rows = store.run(do.list_jobs(state, queue, kind, limit, before))
+        # A table shows no args: they stay in the database, whatever their size.
+        rows = store.run(do.list_jobs(state, queue, kind, limit, before, with_args=as_json))
     if as_json:
         for row in rows:
             render.print_json(row)
@@ -108,7 +116,7 @@ def list_jobs(
         print("No such jobs.")
         return
     cells = [
-        (r.id, r.kind, r.queue, _state(r.state), f"{r.attempt}/{r.max_attempts}", render.moment(r.run_at or r.created_at),
+        (r.id, r.kind, r.queue, _state(r), f"{r.attempt}/{r.max_attempts}", render.moment(r.run_at or r.created_at),
          _last_error(r.errors) or r.reason)
         for r in rows
     ]  # fmt: skip
@@ -124,7 +132,7 @@ def cancel(
 ) -> None:  # fmt: skip
     """Cancel a job; a running one is told, and its result no longer counts."""
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
-        print(f"job {job_id} is {store.run(do.cancel(_checked(job_id)))}")
+        print(f"job {job_id} is {store.run(do.cancel(checked_id(job_id)))}")
 
 
 def retry(
@@ -133,41 +141,7 @@ def retry(
 ) -> None:  # fmt: skip
     """Make a failed, cancelled or waiting job available now."""
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
-        print(f"job {job_id} is {store.run(do.retry(_checked(job_id)))}")
-
-
-def pause(
-    queue: QueueName, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None,
-    data_dir: DataDir = None, app: App = None,
-) -> None:  # fmt: skip
-    """Stop claiming from a queue, on all hosts; running jobs go on."""
-    with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
-        store.run(do.pause_queue(queue))
-    print(f"queue {render.plain(queue)} is paused")
-
-
-def resume(
-    queue: QueueName, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None,
-    data_dir: DataDir = None, app: App = None,
-) -> None:  # fmt: skip
-    """Let a paused queue go on."""
-    with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
-        store.run(do.resume_queue(queue))
-    print(f"queue {render.plain(queue)} is not paused")
-
-
-def stats(
-    as_json: Json = False, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None,
-    data_dir: DataDir = None, app: App = None,
-) -> None:  # fmt: skip
-    """Show how many jobs each queue has in each state."""
-    with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
-        rows = store.queue_stats()
-    if as_json:
-        for row in rows:
-            render.print_json(row)
-        return
-    render.console().print(_queues(rows) if rows else Text("No queue has jobs."))
+        print(f"job {job_id} is {store.run(do.retry(checked_id(job_id)))}")
 
 
 def settings(
@@ -203,14 +177,16 @@ def _setting(config: PoolConfig, name: str) -> str:
     return "–" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _checked(job_id: int) -> int:
+def checked_id(job_id: int) -> int:
+    """Return a number that can be a job's. Errors: JobNotFound."""
     if not 0 < job_id <= MOST_ID:
         raise JobNotFound(f"there is no job {job_id}")
     return job_id
 
 
-def _state(state: str) -> Text:
-    return Text(render.plain(state), style=STATE_STYLES.get(state, ""))
+def _state(row: JobRow) -> Text:
+    text = row.state + (" (dead)" if row.dead else "")
+    return Text(render.plain(text), style=STATE_STYLES.get(row.state, ""))
 
 
 def _last_error(errors: list[dict[str, Any]]) -> str:
@@ -233,7 +209,7 @@ def _error_line(error: dict[str, Any]) -> str:
 
 def _fields(row: dict[str, Any]) -> Iterator[tuple[str, object]]:
     for name, value in row.items():
-        if name == "errors" or value in (None, [], {}):
+        if name == "errors" or value in (None, [], {}, False):
             continue
         if name in ("args", "metadata", "tags"):
             yield name, json.dumps(value, ensure_ascii=False)
@@ -243,14 +219,31 @@ def _fields(row: dict[str, Any]) -> Iterator[tuple[str, object]]:
             yield name, value
 
 
-def _queues(rows: list[do.QueueStats]) -> Any:
+def _own_settings(rows: list[do.QueueRow]) -> Iterator[str]:
+    """Say of each queue what it was told; most were told nothing."""
+    for row in rows:
+        told = [
+            *([f"deadline {write_duration(row.deadline_s)}"] if row.deadline_s is not None else []),
+            *([] if row.dlq else ["keeps no dead jobs"]),
+            *(
+                [f"keeps dead jobs {write_duration(row.dlq_retention_s)}"]
+                if row.dlq_retention_s is not None
+                else []
+            ),
+        ]
+        if told:
+            yield f"{render.plain(row.queue)}: {', '.join(told)}"
+
+
+def queue_table(rows: list[do.QueueStats]) -> Any:
+    """Build the table of jobs per queue and state."""
     capped = any(row.counts_are_capped for row in rows)
     cells = [
-        (r.queue + (" (paused)" if r.paused else ""), *(_count(n, r.counts_are_capped) for n in r[1:8]),
+        (r.queue + (" (paused)" if r.paused else ""), *(_count(n, r.counts_are_capped) for n in r[1:9]),
          render.span(r.oldest_available_s))
         for r in rows
     ]  # fmt: skip
-    names = ("available", "running", "scheduled", "retryable", "failed", "cancelled", "completed")
+    names = ("available", "running", "scheduled", "retryable", "failed", "cancelled", "completed", "dead")
     made = render.table("", ("queue", *names, "oldest"), cells, right=(*names, "oldest"))
     if capped:
         made.caption = "~: estimated, or counted up to a cap"

@@ -1,4 +1,4 @@
-"""Ask an app for its own database address, in a process of its own.
+"""Ask an app for its own database address and its queues, in a process of its own.
 
 The supervisor never imports user code: an import may hang, exit, or start threads. A short-lived child does it.
 """
@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from awa_pool.errors import ConfigError
 
@@ -25,7 +26,18 @@ def check_app_name(spec: str) -> None:
 
 
 def app_dsn(spec: str) -> str | None:
-    """Return the address that the app's Client was made with, None if it has none.
+    """Return the address that the app's Client was made with, None if it has none. Errors: as `_facts`."""
+    dsn = _facts(spec)["dsn"]
+    return str(dsn) if dsn else None
+
+
+def app_queues(spec: str) -> list[str]:
+    """Return the queues that the app's tasks name. Errors: as `_facts`."""
+    return [str(queue) for queue in _facts(spec)["queues"]]
+
+
+def _facts(spec: str) -> dict[str, Any]:
+    """Import the app in a child and return what it said.
 
     Errors: ConfigError naming the app and what is wrong with it, an import error with its place.
     """
@@ -51,11 +63,10 @@ def app_dsn(spec: str) -> str | None:
         answer = answers.read()
     if not answer:
         raise ConfigError(f"app {spec!r}: its import ended the process with status {done.returncode}")
-    facts = json.loads(answer)
+    facts: dict[str, Any] = json.loads(answer)
     if "error" in facts:
         raise ConfigError(str(facts["error"]))
-    dsn = facts["dsn"]
-    return str(dsn) if dsn else None
+    return facts
 
 
 def _has_descriptor() -> bool:

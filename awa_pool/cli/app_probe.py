@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import sys
+from typing import Any
 
 from awa_pool.errors import ConfigError
 from awa_pool.worker.loading import load_named
 
 
-def probe(spec: str) -> dict[str, str | None]:
-    """Return the app's database address, or what is wrong with the app."""
+def probe(spec: str) -> dict[str, Any]:
+    """Return the app's database address and the queues of its tasks, or what is wrong with the app."""
     try:
-        return {"dsn": getattr(load_named(spec), "dsn", None)}
+        client = load_named(spec)
+        registry = getattr(client, "registry", None)
+        return {"dsn": getattr(client, "dsn", None), "queues": registry.queues() if registry else []}
     except ConfigError as error:
         return {"error": str(error)}
 

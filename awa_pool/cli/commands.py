@@ -12,7 +12,7 @@ from rich.table import Table
 
 from awa_pool.errors import ConfigError
 
-from . import admin, migrating
+from . import admin, dlq, migrating, queues
 from .demo import demo
 from .entry import OK, STATUSES
 from .pool import pool
@@ -28,7 +28,8 @@ pool_set = typer.Typer(**_SETTINGS)
 pool_set.command(help=pool.__doc__)(pool)
 
 named_set = typer.Typer(**_SETTINGS, help="Commands beside the pool itself.")
-queue_set = typer.Typer(**_SETTINGS, help="Pause, resume and count queues.")
+queue_set = typer.Typer(**_SETTINGS, no_args_is_help=True, help="Pause, resume, count and set up queues.")
+dlq_set = typer.Typer(**_SETTINGS, no_args_is_help=True, help="List, retry, purge and move dead jobs.")
 _NAMED: dict[str, Callable[..., Any]] = {
     "migrate": migrating.migrate,
     "status": admin.status,
@@ -41,11 +42,24 @@ _NAMED: dict[str, Callable[..., Any]] = {
 }
 for _name, _command in _NAMED.items():
     named_set.command(_name)(_command)
-_QUEUE: dict[str, Callable[..., Any]] = {"pause": admin.pause, "resume": admin.resume, "stats": admin.stats}
-for _name, _command in _QUEUE.items():
-    queue_set.command(_name)(_command)
-named_set.add_typer(queue_set, name="queue")
-COMMANDS = (*_NAMED, "queue")
+_GROUPS: dict[str, tuple[typer.Typer, dict[str, Callable[..., Any]]]] = {
+    "queue": (
+        queue_set,
+        {
+            "list": queues.list_queues, "set": queues.set_queue, "pause": queues.pause, "resume": queues.resume,
+            "stats": queues.stats,
+        },
+    ),
+    "dlq": (
+        dlq_set,
+        {"list": dlq.list_dead, "show": dlq.show, "retry": dlq.retry, "purge": dlq.purge, "move": dlq.move},
+    ),
+}  # fmt: skip
+for _name, (_set, _commands) in _GROUPS.items():
+    for _below, _command in _commands.items():
+        _set.command(_below)(_command)
+    named_set.add_typer(_set, name=_name)
+COMMANDS = (*_NAMED, *_GROUPS)
 
 
 def run_words(words: list[str]) -> int:
@@ -58,6 +72,8 @@ def run_words(words: list[str]) -> int:
     named = bool(words) and words[0] in COMMANDS
     if not named:
         _refuse_misplaced_command(words)
+    if len(words) == 1 and words[0] in _GROUPS:
+        words = [*words, "--help"]  # what may follow is all there is to say
     chosen = named_set if named else pool_set
     answer = chosen(args=words, prog_name="awa-pool", standalone_mode=False)
     if not named and {"-h", "--help"} & set(words):
@@ -76,8 +92,8 @@ def _refuse_misplaced_command(words: list[str]) -> None:
 def _print_more_help() -> None:
     out = Console()
     commands = Table.grid(padding=(0, 3))
-    for name, command in {**_NAMED, "queue": queue_set}.items():
-        about = queue_set.info.help if name == "queue" else command.__doc__
+    abouts = {name: command.__doc__ for name, command in _NAMED.items()}
+    for name, about in {**abouts, **{name: group.info.help for name, (group, _) in _GROUPS.items()}}.items():
         commands.add_row(f"  awa-pool {name}", str(about).strip().splitlines()[0])
     statuses = Table.grid(padding=(0, 3))
     for status, meaning in STATUSES:

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import IO, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -18,9 +18,10 @@ from awa_pool.visible import visible
 WIDE = 200  # columns when the output is not a terminal
 
 
-def console() -> Console:
-    """Return the console of standard output; files and pipes get wide lines without colours."""
-    return Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, soft_wrap=False)
+def console(file: IO[str] | None = None) -> Console:
+    """Return the console of standard output (or `file`); files and pipes get wide lines without colours."""
+    shown = file or sys.stdout
+    return Console(file=shown, width=None if shown.isatty() else WIDE, highlight=False, soft_wrap=False)
 
 
 def plain(value: object) -> str:

@@ -271,11 +271,17 @@ def job(job_id: int) -> Call[JobRow | None]:
 
 
 def list_jobs(
-    state: str | None, queue: str | None, kind: str | None, limit: int, before_id: int | None
+    state: str | None,
+    queue: str | None,
+    kind: str | None,
+    limit: int,
+    before_id: int | None,
+    *,
+    with_args: bool = True,
 ) -> Call[list[JobRow]]:
-    """Newest jobs first; None filters nothing."""
+    """Newest jobs first; None filters nothing. `with_args=False` leaves args and metadata in the database."""
     params = {"state": state, "queue": queue, "kind": kind, "limit": limit, "before_id": before_id}
-    return Call("list_jobs", params, _each(_job_row))
+    return Call("list_jobs" if with_args else "list_job_heads", params, _each(_job_row))
 
 
 def cancel(job_id: int) -> Call[str]:

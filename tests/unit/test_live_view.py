@@ -32,7 +32,7 @@ def snapshot(workers: int) -> PoolSnapshot:
         ),
         queues=(
             QueueView(
-                queue="mail", available=5000, running=2, scheduled=1, retryable=2, oldest_available_s=3.0, paused=True
+                queue="mail", available=5000, running=2, scheduled=1, retryable=2, dead=3, oldest_available_s=3.0, paused=True
             ),
         ),
         ended={"completed": 42, "lost": 0},
