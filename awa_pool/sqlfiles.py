@@ -97,6 +97,15 @@ def migrations(schema: str) -> tuple[tuple[int, SqlFile], ...]:
     )
 
 
+def works_from() -> int:
+    """Return the oldest schema version whose release may work on today's: that of the newest breaking step."""
+    return max(
+        int(name.rpartition("/")[2].split("_")[0])
+        for name in names("migrations")
+        if read(name).startswith("-- breaking\n")
+    )
+
+
 def functions(schema: str) -> Iterator[SqlFile]:
     """Yield every function file: the per-slot ones first, then functions, then views (`functions/view/`)."""
     for name in names("functions/slot"):

@@ -19,6 +19,7 @@ from .store import Store
 
 CONNECT_TIMEOUT_S = 10
 LOOKING = "cli"
+OTHER_CLUSTER = "AW003"
 DEFAULTS: dict[str, Any] = {  # a peer that vanished is noticed within half a minute; the DSN's own values win
     "connect_timeout": CONNECT_TIMEOUT_S,
     "keepalives": 1,
@@ -96,7 +97,7 @@ def refuse_mismatch(facts: SchemaFacts | None, schema: str) -> None:
         raise SchemaMismatch(
             f"schema {schema} has version {facts.version}, this awa-pool needs {SCHEMA_VERSION}: run `{command}`"
         )
-    if facts.version > SCHEMA_VERSION:
+    if facts.version > SCHEMA_VERSION and facts.works_from > SCHEMA_VERSION:
         raise SchemaMismatch(
             f"schema {schema} has version {facts.version}, newer than this awa-pool knows ({SCHEMA_VERSION}): "
             f"run `pip install --upgrade awa-pool`"
@@ -104,6 +105,7 @@ def refuse_mismatch(facts: SchemaFacts | None, schema: str) -> None:
     if facts.system_identifier != facts.cluster_identifier:
         raise SchemaMismatch(
             f"schema {schema} was made in another PostgreSQL cluster (system identifier {facts.system_identifier}, "
-            f"here {facts.cluster_identifier}): after pg_upgrade run `{command} --accept-system-id`; "
-            f"a restored or copied database must not be worked on"
+            f"here {facts.cluster_identifier}): after pg_upgrade run `{command} --accept-system-id`, "
+            f"after a restore or copy `awa-pool rebase --schema {shlex.quote(schema)}`",
+            sqlstate=OTHER_CLUSTER,
         )

@@ -48,8 +48,12 @@ class _Facts:
     cluster_identifier: int
 
 
-def migrate(dsn: str, schema: str = "awa_pool", accept_system_id: bool = False) -> MigrationReport:
+def migrate(
+    dsn: str, schema: str = "awa_pool", accept_system_id: bool = False, *, any_cluster: bool = False
+) -> MigrationReport:
     """Bring the schema to this package's version; calling it again renews the functions only.
+
+    `any_cluster` takes a restored or copied schema as it is, without making it this cluster's: for a rebase.
 
     Errors: ConfigError for an impossible schema name; SchemaMismatch for a foreign or newer schema, or one made
     in another cluster (unless `accept_system_id`, for after pg_upgrade); StoreUnavailable without a database.
@@ -58,13 +62,17 @@ def migrate(dsn: str, schema: str = "awa_pool", accept_system_id: bool = False) 
     where = target(dsn, "migrate")
     try:
         with psycopg.connect(where.conninfo, prepare_threshold=None) as conn:
-            return _migrate(conn, schema, accept_system_id)
+            return _migrate(conn, schema, accept_system_id, any_cluster)
     except psycopg.OperationalError as lost:
         text = scrub(str(lost).strip(), where.secrets)
         raise StoreUnavailable(
             f"cannot migrate: {text}", sqlstate=lost.sqlstate
         ) from None  # it may show the DSN
     except psycopg.Error as refused:
+        if refused.sqlstate == "AW003":
+            raise SchemaMismatch(
+                f"cannot migrate: {refused.diag.message_primary}", sqlstate="AW003"
+            ) from None
         raise StoreError(f"cannot migrate: {refused}", sqlstate=refused.sqlstate) from refused
 
 
@@ -100,13 +108,13 @@ def check_schema(conn: psycopg.Connection[object], schema: str = "awa_pool") -> 
 
 
 def _migrate(
-    conn: psycopg.Connection[tuple[object, ...]], schema: str, accept_system_id: bool
+    conn: psycopg.Connection[tuple[object, ...]], schema: str, accept_system_id: bool, any_cluster: bool
 ) -> MigrationReport:
     with conn.transaction():
         _run(conn, _text("lock", schema))
         facts = _facts(conn, schema)
         _refuse_what_is_not_ours(facts, schema)
-        if facts.version and not accept_system_id:
+        if facts.version and not (accept_system_id or any_cluster):
             _refuse_other_cluster(facts, schema)
         _run(conn, _text("settings", schema))
         if facts.version == 0:
@@ -115,7 +123,8 @@ def _migrate(
         functions = _renew_functions(conn, schema)
         _run(conn, _record(schema, SCHEMA_VERSION))
         if accept_system_id:
-            _run(conn, _text("accept_system_id", schema))
+            for statement in _text("accept_system_id", schema).split(";\n"):
+                _run(conn, statement)
     return MigrationReport(schema, facts.version, SCHEMA_VERSION, applied, functions)
 
 
@@ -195,8 +204,8 @@ def _refuse_other_cluster(facts: _Facts, schema: str) -> None:
     if facts.system_identifier != facts.cluster_identifier:
         raise SchemaMismatch(
             f"schema {schema} was made in another PostgreSQL cluster (system identifier {facts.system_identifier}, "
-            f"here {facts.cluster_identifier}): after pg_upgrade run `awa-pool migrate --accept-system-id "
-            f"--schema {schema}`; a restored or copied database must not be worked on"
+            f"here {facts.cluster_identifier}): after pg_upgrade run `awa-pool migrate --schema {shlex.quote(schema)} "
+            f"--accept-system-id`, after a restore or copy `awa-pool rebase --schema {shlex.quote(schema)}`"
         )
 
 
@@ -205,7 +214,8 @@ def _text(name: str, schema: str) -> str:
 
 
 def _record(schema: str, version: int) -> str:
-    return _text("record", schema).replace("{to_version}", str(version))
+    text = _text("record", schema).replace("{to_version}", str(version))
+    return text.replace("{works_from}", str(sqlfiles.works_from()))
 
 
 def _run(conn: psycopg.Connection[tuple[object, ...]], text: str) -> psycopg.Cursor[tuple[object, ...]]:

@@ -157,6 +157,17 @@ class RuntimeRow(NamedTuple):
     info: dict[str, Any]
 
 
+class RebasePlan(NamedTuple):
+    """What a rebase does (or did): `reason` None says that none is needed; `alive` names pools that beat just now."""
+
+    reason: str | None
+    unclaimed: int
+    open_attempts: int
+    top_job: int
+    top_receipt: int
+    alive: list[str]
+
+
 class SchemaFacts(NamedTuple):
     """What a new connection compares."""
 
@@ -164,6 +175,7 @@ class SchemaFacts(NamedTuple):
     engine: str
     system_identifier: int
     cluster_identifier: int
+    works_from: int  # oldest schema version whose release may work on this one
 
 
 # --- readers -------------------------------------------------------------------------------------------------
@@ -423,6 +435,16 @@ def move_open_attempts(limit: int) -> Call[str | None]:
 def upkeep(name: str) -> Call[str | None]:
     """One of the steps without parameters: exhaust_slots, sweep, trim_cursors -> what was done."""
     return Call(name, {}, _one)
+
+
+def rebase_plan() -> Call[RebasePlan]:
+    """What a rebase would do; reads the whole ring."""
+    return Call("rebase_plan", {}, _first(RebasePlan))
+
+
+def rebase(force: bool) -> Call[RebasePlan]:
+    """Make a restored or copied database this cluster's own -> what was done."""
+    return Call("rebase", {"force": force}, _first(RebasePlan))
 
 
 def check_cluster() -> Call[None]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the driver is imported on the heart's own thread, while the
 RETRY_S = 1.0
 DEPTHS_EVERY_S = 5.0
 NO_ANSWER_S = 5.0
+OTHER_CLUSTER = "AW003"  # the database's own word for it, see sql/functions/check_cluster.sql
 _REGISTER, _BEAT, _DEPTHS, _BYE = "register", "beat", "depths", "goodbye"
 
 
@@ -76,6 +77,7 @@ class Pulse:
         self._mailbox = Mailbox()
         self._thread = StoreThread(connect, self._mailbox, name="heartbeat")
         self._registered = False
+        self._known = False  # has been registered once
         self._asked: dict[str, float] = {}  # call -> since when it is under way
         self._due_s: dict[str, float] = {}
 
@@ -152,7 +154,7 @@ class Pulse:
 
     def _answered(self, token: str, value: Any, now_s: float) -> list[News]:
         if token == _REGISTER:
-            self._registered = True
+            self._registered = self._known = True
             self.last_beat_s = now_s
             self._due_s[_BEAT] = now_s + self._heartbeat_s
         elif token == _BEAT:
@@ -169,10 +171,16 @@ class Pulse:
 
     def _lost(self, error: Exception) -> list[News]:
         reason = str(error)
-        if isinstance(error, SchemaMismatch | ConfigError):
+        if isinstance(error, SchemaMismatch | ConfigError) and not self._may_be_rebased(error):
             return [DatabaseRefused(reason)]
-        was, self.up, self.reason = self.up, False, reason
-        return [DatabaseAway(reason)] if was is not False else []
+        # Said once per outage, and again when it turns out that a person has to act.
+        news = self.up is not False or (isinstance(error, SchemaMismatch) and self.reason != reason)
+        self.up, self.reason = False, reason
+        return [DatabaseAway(reason)] if news else []
+
+    def _may_be_rebased(self, error: Exception) -> bool:
+        """A restored database under a pool that has worked before: a person is at it, and the pool goes on after the rebase."""
+        return self._known and getattr(error, "sqlstate", None) == OTHER_CLUSTER
 
     def _back(self) -> list[News]:
         was, self.up, self.reason = self.up, True, ""

@@ -1,17 +1,14 @@
--- check_cluster() -> nothing. Errors: AW003 when this schema was made in another cluster: transaction ids stored
--- in it mean nothing here.
+-- check_cluster() -> nothing. Errors: AW003 when the transaction ids or sequences stored here are not this cluster's own.
 create or replace function {schema}.check_cluster() returns void
 language plpgsql stable
 set search_path = {schema}, pg_catalog, pg_temp
 as $$
 declare
-    made_in bigint := (select m.system_identifier from meta as m);
-    here bigint := (select c.system_identifier from pg_control_system() as c);
+    v_why text := rebase_needed();
 begin
-    if made_in is distinct from here then
-        raise exception 'schema % was made in cluster %, this is cluster %', {schema_name}, made_in, here
-            using errcode = 'AW003',
-                  hint = 'After pg_upgrade run `awa-pool migrate --accept-system-id`; a restored or copied database must not be worked on.';
+    if v_why is not null then
+        raise exception 'schema % %: after pg_upgrade run `awa-pool migrate --accept-system-id`, after a restore or copy `awa-pool rebase`',
+            {schema_name}, v_why using errcode = 'AW003';
     end if;
 end
 $$;

@@ -1,13 +1,14 @@
 -- move_open_attempts(limit, min_age_s) -> 'nothing', 'busy', or what was moved out of the ring.
 -- Attempts older than min_age_s that hold up an otherwise finished slot go to leases; while fewer than six slots are
 -- free, what is still unclaimed in the oldest sealed slot goes to jobs_returned.
--- Locks: the ring (try), lanes (try), receipts by id (skip locked). Errors: AW002.
+-- Locks: the ring (try), lanes (try), receipts by id (skip locked). Errors: AW002, AW003.
 create or replace function {schema}.move_open_attempts(p_limit int, p_min_age_s float8 default 60) returns text
 language plpgsql volatile
 set search_path = {schema}, pg_catalog, pg_temp
 set jit = off
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
@@ -19,6 +20,7 @@ declare
     v_jobs int := 0;
 begin
     perform require_read_committed('move_open_attempts');
+    perform refuse_foreign_xids();
     if not try_ring_lock() then
         return 'busy';
     end if;

@@ -1,7 +1,7 @@
 -- prune(retention_s, history_bytes) -> 'emptied 3, 4; …' with what kept other candidates, 'nothing', or 'busy'.
 -- Arrow: exhausted -> free, for slots older than the retention, and from the oldest on while the history is larger than
 -- history_bytes. Old rows of jobs_finished go too, a few thousand a call.
--- Locks: the ring (try); see prune_slot. Errors: AW002.
+-- Locks: the ring (try); see prune_slot. Errors: AW002, AW003.
 create or replace function {schema}.prune(p_retention_s float8, p_history_bytes bigint) returns text
 language plpgsql volatile
 set search_path = {schema}, pg_catalog, pg_temp
@@ -16,6 +16,7 @@ declare
     v_rows int;
 begin
     perform require_read_committed('prune');
+    perform refuse_foreign_xids();
     if not try_ring_lock() then
         return 'busy';
     end if;

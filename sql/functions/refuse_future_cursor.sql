@@ -4,8 +4,7 @@ create or replace function {schema}.refuse_future_cursor(p_slot int, p_queue tex
 language plpgsql stable
 as $$
 begin
-    raise exception 'queue % has a cursor from the future in slot %: this database was restored or copied into a cluster with lower transaction ids', p_queue, p_slot
-        using errcode = 'AW003',
-              hint = 'Nothing is claimed until the unclaimed jobs are entered anew (rebase); run `awa-pool migrate` to see which cluster the schema belongs to.';
+    raise exception 'schema %: queue % has a cursor from the future in slot %: this database was restored or copied into a cluster with lower transaction ids; run `awa-pool rebase`',
+        {schema_name}, p_queue, p_slot using errcode = 'AW003';
 end
 $$;

@@ -65,7 +65,7 @@ def test_a_missing_schema_names_the_command(empty_dsn):
     ("change", "words"),
     [
         ("update awa_pool.meta set version = 0", "has version 0.*awa-pool migrate"),
-        ("update awa_pool.meta set version = 99", "newer than this awa-pool.*pip install --upgrade"),
+        ("update awa_pool.meta set version = 99, works_from = 99", "newer than this awa-pool.*pip install --upgrade"),
         ("update awa_pool.meta set system_identifier = 1", "another PostgreSQL cluster.*--accept-system-id"),
         ("delete from awa_pool.meta", "awa-pool migrate"),
         ("drop schema awa_pool cascade; create schema awa_pool", "awa-pool migrate"),
