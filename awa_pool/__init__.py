@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .errors import PayloadTooLarge as PayloadTooLarge
     from .errors import RegistrationError as RegistrationError
     from .errors import SchemaMismatch as SchemaMismatch
+    from .errors import StagingError as StagingError
     from .errors import StoreConflict as StoreConflict
     from .errors import StoreError as StoreError
     from .errors import StoreRefused as StoreRefused
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
     from .errors import TransitionRefused as TransitionRefused
     from .errors import UniqueConflict as UniqueConflict
     from .errors import ValidationError as ValidationError
-    from .job import Cancel as Cancel
+    from .follow_ups import EnqueueRequest as EnqueueRequest
     from .job import Job as Job
     from .job import JobRow as JobRow
-    from .job import RetryAfter as RetryAfter
-    from .job import Snooze as Snooze
+    from .outcomes import Cancel as Cancel
+    from .outcomes import RetryAfter as RetryAfter
+    from .outcomes import Snooze as Snooze
     from .requests import InsertRequest as InsertRequest
     from .states import State as State
 
@@ -37,11 +39,13 @@ _HOMES = {
     "client": ("AsyncClient", "Client"),
     "errors": (
         "AwaError", "BootFailed", "ConfigError", "DeadlineExceeded", "DecodeError", "JobCancelled",
-        "JobNotFound", "PayloadTooLarge", "RegistrationError", "SchemaMismatch", "StoreConflict",
+        "JobNotFound", "PayloadTooLarge", "RegistrationError", "SchemaMismatch", "StagingError", "StoreConflict",
         "StoreError", "StoreRefused", "StoreUnavailable", "TerminalError", "TransitionRefused",
         "UniqueConflict", "ValidationError",
     ),
-    "job": ("Cancel", "Job", "JobRow", "RetryAfter", "Snooze"),
+    "follow_ups": ("EnqueueRequest",),
+    "job": ("Job", "JobRow"),
+    "outcomes": ("Cancel", "RetryAfter", "Snooze"),
     "requests": ("InsertRequest",),
     "states": ("State",),
 }  # fmt: skip

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from .errors import ConfigError
-from .job import Backoff
+from .outcomes import Backoff
 from .registry import Hook, Registry
 from .sqlfiles import quoted_schema
 

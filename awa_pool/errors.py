@@ -20,10 +20,13 @@ AwaError
 ├── BootFailed             a process of the pool did not become ready
 ├── EmbeddedError          the embedded server cannot be installed, started or reached
 └── TerminalError          raised by a handler: fail this job now, do not retry
-    └── DecodeError        args do not fit the task's args type: names the field
+    ├── DecodeError        args do not fit the task's args type: names the field
+    └── StagingError       a follow-up cannot be staged: Invalid, TooMany, TooLarge or Sealed
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 
 class AwaError(Exception):
@@ -126,3 +129,42 @@ class DecodeError(TerminalError):
         super().__init__(f"{path}: {message}")
         self.message = message
         self.path = path
+
+
+class StagingError(TerminalError):
+    """A follow-up cannot be staged; an attempt with one cannot complete. Its four kinds are its attributes; `path` names the field."""
+
+    Invalid: ClassVar[type[StagingError]]
+    TooMany: ClassVar[type[StagingError]]
+    TooLarge: ClassVar[type[StagingError]]
+    Sealed: ClassVar[type[StagingError]]
+
+    def __init__(self, message: str, *, path: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class _Invalid(StagingError):
+    """The request is not a valid job."""
+
+
+class _TooMany(StagingError):
+    """The attempt has staged as many as it may."""
+
+
+class _TooLarge(StagingError):
+    """The attempt has staged as many bytes as it may."""
+
+
+class _Sealed(StagingError):
+    """The handler has returned."""
+
+
+for _name, _variant in (
+    ("Invalid", _Invalid),
+    ("TooMany", _TooMany),
+    ("TooLarge", _TooLarge),
+    ("Sealed", _Sealed),
+):
+    _variant.__name__, _variant.__qualname__ = _name, f"StagingError.{_name}"
+    setattr(StagingError, _name, _variant)

@@ -1,39 +1,15 @@
-"""What a handler sees (`Job`), what it may answer, and what that means for the attempt.
-
-A handler returns None (completed) or one of `RetryAfter`, `Snooze`, `Cancel`; raising one of these means the same
-as returning it. Any other exception is a failed attempt; `TerminalError` fails the job at once.
-"""
+"""What a handler sees of its attempt (`Job`), and what a client sees of a job (`JobRow`)."""
 
 from __future__ import annotations
 
-import math
-import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from random import Random
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from .errors import DeadlineExceeded, JobCancelled, TerminalError, ValidationError
-from .states import Outcome
+if TYPE_CHECKING:
+    from .follow_ups import FollowUps, StagingBuffer
 
 A = TypeVar("A")
-
-MIN_DELAY_S = 0.01  # floor: one job cannot come back faster, whatever its handler asks for
-MAX_DELAY_S = 3650 * 86400.0
-BACKOFF_CAP_S = 86400.0
-_DOUBLINGS_TO_CAP = 17  # 2^17 s is more than a day: larger powers are never computed
-JITTER = 0.25
-
-DEADLINE_EXCEEDED = "deadline_exceeded"
-"""`reason` in the error of an attempt that ended because its deadline had passed."""
-
-ERROR_TEXT_BYTES = 4096  # of one error record: message, type and traceback together
-_MESSAGE_BYTES = 2048
-_TYPE_CHARS = 200
-_FRAMES = 8
-
-Backoff = float | Callable[[int], float] | None
-"""Seconds before the next attempt: a constant, a function of the attempt just failed (1-based), or the default."""
 
 
 class Job(Generic[A]):
@@ -44,7 +20,7 @@ class Job(Generic[A]):
     """
 
     __slots__ = (
-        "_is_cancelled", "args", "attempt", "deadline_s", "id", "kind", "max_attempts", "metadata",
+        "_is_cancelled", "_staging", "args", "attempt", "deadline_s", "id", "kind", "max_attempts", "metadata",
         "ordering_key", "priority", "queue", "run_lease", "snoozes", "tags",
     )  # fmt: skip
 
@@ -71,6 +47,7 @@ class Job(Generic[A]):
         self.priority = priority
         self.run_lease = run_lease
         self._is_cancelled = is_cancelled
+        self._staging: StagingBuffer | None = None
         self.deadline_s: float | None = None
         if extra is None:
             self.metadata: dict[str, Any] = {}
@@ -86,6 +63,42 @@ class Job(Generic[A]):
     def is_cancelled(self) -> bool:
         """Say whether the job was cancelled while this attempt runs: a long handler asks now and then and stops."""
         return self._is_cancelled is not None and self._is_cancelled()
+
+    def enqueue_on_completion(
+        self,
+        args: Any,
+        *,
+        kind: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        max_attempts: int | None = None,
+        tags: Sequence[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        run_at: datetime | None = None,
+        deadline: float | timedelta | None = None,
+        unique_opts: dict[str, Any] | bool | None = None,
+        ordering_key: str | None = None,
+    ) -> None:
+        """Stage a job that is put in, in the same transaction, exactly if this attempt completes.
+
+        Options as of `Client.insert`; `args` may be an EnqueueRequest. At most 16 requests and 64 KiB an attempt.
+        Errors: StagingError naming the field; an attempt that met one fails, even where the handler swallowed it.
+        """
+        self.follow_ups().enqueue_on_completion(
+            args, kind=kind, queue=queue, priority=priority, max_attempts=max_attempts, tags=tags, metadata=metadata,
+            run_at=run_at, deadline=deadline, unique_opts=unique_opts, ordering_key=ordering_key,
+        )  # fmt: skip
+
+    def follow_ups(self) -> FollowUps:
+        """Return a handle that stages for this attempt, to be given to threads, tasks and helpers of the handler."""
+        from .follow_ups import FollowUps
+
+        if self._staging is None:
+            self._staging = self._open_staging()
+        return FollowUps(self._staging)
+
+    def _open_staging(self) -> StagingBuffer:
+        raise TypeError("this Job stands outside a worker: in a test, use awa_pool.testing.HandlerJob")
 
     def __repr__(self) -> str:
         return f"Job(id={self.id}, kind={self.kind!r}, attempt={self.attempt}/{self.max_attempts})"
@@ -117,202 +130,3 @@ class JobRow(NamedTuple):
     reason: str | None
     runtime_id: str | None
     dead: bool = False
-
-
-class _Answer(Exception):
-    """Base of what a handler may return, or raise, instead of None."""
-
-
-class RetryAfter(_Answer):
-    """Fail this attempt and try again after `seconds` (a number or a timedelta): counted, fails on the last one."""
-
-    def __init__(self, seconds: float | timedelta, reason: str | None = None) -> None:
-        super().__init__(seconds, reason)
-        self.seconds = checked_delay_s(seconds, "RetryAfter")
-        self.reason = reason
-
-
-class Snooze(_Answer):
-    """Run this job again after `seconds` (a number or a timedelta) without using up an attempt."""
-
-    def __init__(self, seconds: float | timedelta) -> None:
-        super().__init__(seconds)
-        self.seconds = checked_delay_s(seconds, "Snooze")
-
-
-class Cancel(_Answer):
-    """End this job as cancelled."""
-
-    def __init__(self, reason: str = "") -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-class Ending(NamedTuple):
-    """How an attempt ends.
-
-    `delay_s` is set for RETRY and SNOOZE; `error` is a small JSON object `{error, type, traceback?}`, or None;
-    `dropped` names the type of a return value that nobody keeps (to be warned about once per kind).
-    """
-
-    outcome: Outcome
-    delay_s: float | None = None
-    error: dict[str, str] | None = None
-    dropped: str | None = None
-
-
-COMPLETED = Ending(Outcome.COMPLETED)
-
-
-def checked_delay_s(seconds: object, name: str) -> float:
-    """Return `seconds` as a float within bounds (lifted to `MIN_DELAY_S`); ValidationError when it is not a delay."""
-    value = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValidationError(f"expected seconds or a timedelta, got {_type_name(value)}", path=name)
-    if not 0 <= value <= MAX_DELAY_S:  # false for NaN too
-        raise ValidationError(f"a delay lies between 0 and {MAX_DELAY_S:.0f} seconds", path=name)
-    return max(float(value), MIN_DELAY_S)
-
-
-def default_backoff_s(attempt: int, rng: Random) -> float:
-    """Return min(2^attempt s plus up to 25 % jitter, 24 h); the power is capped before it is computed."""
-    base_s = 2.0 ** min(max(attempt, 0), _DOUBLINGS_TO_CAP)
-    return min(base_s * (1 + JITTER * rng.random()), BACKOFF_CAP_S)
-
-
-def resolve_outcome(
-    result: object,
-    raised: BaseException | None,
-    *,
-    attempt: int,
-    backoff: Backoff,
-    rng: Random,
-    late: bool = False,
-) -> Ending:
-    """Say how an attempt ends whose handler returned `result`, or raised `raised`.
-
-    `attempt` is this attempt's number, `backoff` the task's; `late`: it had been told that its deadline has passed.
-    Never raises, whatever the handler made.
-    """
-    answer = raised if raised is not None else result
-    if answer is None:
-        return COMPLETED
-    # By the type alone: isinstance would ask the object's own __class__, which is user code.
-    if issubclass(type(answer), _Answer):
-        try:
-            return _resolve_answer(answer)  # type: ignore[arg-type]
-        except BaseException as problem:  # noqa: BLE001 (an answer of the user's own making that says nothing)
-            raised = problem
-    if raised is None:
-        return Ending(Outcome.COMPLETED, dropped=_type_name(result))
-    if issubclass(type(raised), JobCancelled):
-        return Ending(Outcome.CANCEL, error={"error": "the job was cancelled", "type": "JobCancelled"})
-    error = describe_error(raised)
-    if issubclass(type(raised), DeadlineExceeded):
-        error["type"], late = "DeadlineExceeded", True
-    if late:
-        error["reason"] = DEADLINE_EXCEEDED
-    if issubclass(type(raised), TerminalError):
-        return Ending(Outcome.FAIL, error=error)
-    delay_s, complaint = _backoff_s(backoff, attempt, rng)
-    if complaint:
-        error["backoff"] = complaint
-    return Ending(Outcome.RETRY, delay_s, error)
-
-
-def _resolve_answer(answer: _Answer) -> Ending:
-    if isinstance(answer, Snooze):
-        return Ending(Outcome.SNOOZE, checked_delay_s(answer.seconds, "Snooze"))
-    if isinstance(answer, RetryAfter):
-        delay_s = checked_delay_s(answer.seconds, "RetryAfter")
-        text = _reason(answer.reason) or f"the handler asked for another try after {delay_s:g} s"
-        return Ending(Outcome.RETRY, delay_s, {"error": clean_text(text), "type": "RetryAfter"})
-    reason = _reason(answer.reason) if isinstance(answer, Cancel) else ""
-    return Ending(
-        Outcome.CANCEL, error={"error": clean_text(reason or "cancelled by its handler"), "type": "Cancel"}
-    )
-
-
-def _reason(given: object) -> str:
-    """Return a reason as text; anything may have been given for one."""
-    return "" if given is None else _safe(lambda: str(given))
-
-
-def _backoff_s(backoff: Backoff, attempt: int, rng: Random) -> tuple[float, str | None]:
-    """Return the delay and, where the task's own back-off is of no use, what is wrong with it."""
-    if backoff is None:
-        return default_backoff_s(attempt, rng), None
-    try:
-        value = backoff(attempt) if callable(backoff) else backoff
-        if value == math.inf:
-            return MAX_DELAY_S, None
-        return checked_delay_s(value, "backoff"), None
-    except Exception as problem:  # noqa: BLE001 (the user's function: the retry must not be lost with it)
-        return default_backoff_s(attempt, rng), f"{_type_name(problem)}: {_message(problem)}"[:500]
-
-
-def describe_error(raised: BaseException) -> dict[str, str]:
-    """Return `{error, type, traceback?}` of an exception: clean text, bounded to `ERROR_TEXT_BYTES` together."""
-    try:
-        return _describe(raised)
-    except BaseException as problem:  # noqa: BLE001 (every attribute of an exception may be user code)
-        text = f"<{type(problem).__name__} while it was described>"
-        return {"error": text, "type": clean_text(_type_name(raised), _TYPE_CHARS)}
-
-
-def _describe(raised: BaseException) -> dict[str, str]:
-    kind = clean_text(_type_name(raised), _TYPE_CHARS)
-    if issubclass(type(raised), SystemExit):
-        code = getattr(raised, "code", None)
-        message = f"the handler called exit with {_safe(lambda: repr(code))}"
-    else:
-        message = _message(raised)
-    cause, text = raised, message or kind
-    for _ in range(3):
-        following = cause.__cause__
-        if following is None and not cause.__suppress_context__:
-            following = cause.__context__
-        if following is None:
-            break
-        cause = following
-        text += f" (after {_type_name(cause)}: {_message(cause)[:200]})"
-    described = {"error": clean_text(text, _MESSAGE_BYTES), "type": kind}
-    room = ERROR_TEXT_BYTES - 64 - sum(len(part.encode()) for part in described.values())
-    frames = _safe(lambda: "".join(traceback.format_tb(raised.__traceback__, limit=-_FRAMES)))
-    if frames:
-        described["traceback"] = clean_text(frames, room, keep_end=True)
-    return described
-
-
-def clean_text(text: str, limit_bytes: int = _MESSAGE_BYTES, *, keep_end: bool = False) -> str:
-    """Return `text` without NUL and lone surrogates, cut to `limit_bytes` of UTF-8 (at its start with `keep_end`)."""
-    part = text[-limit_bytes:] if keep_end else text[:limit_bytes]
-    data = part.replace("\0", "\ufffd").encode("utf-8", "backslashreplace")
-    if len(data) <= limit_bytes and len(part) == len(text):
-        return data.decode()
-    mark = "…".encode()
-    kept = limit_bytes - len(mark)
-    if keep_end:
-        return (mark + data[-kept:]).decode("utf-8", "ignore")
-    return data[:kept].decode("utf-8", "ignore") + "…"
-
-
-def _message(raised: BaseException) -> str:
-    return _safe(lambda: str(raised))[:_MESSAGE_BYTES]
-
-
-def _type_name(value: object) -> str:
-    def name() -> str:
-        cls = type(value)
-        return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
-
-    return _safe(name)
-
-
-def _safe(make: Callable[[], object]) -> str:
-    """Return the text that user code makes; when making it fails, say so instead."""
-    try:
-        text = make()
-        return str.__str__(text) if isinstance(text, str) else "<not a text>"
-    except BaseException as problem:  # noqa: BLE001 (__str__, __repr__ and metaclasses are user code too)
-        return f"<{type(problem).__name__} while it was described>"

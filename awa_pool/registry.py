@@ -15,7 +15,7 @@ from typing import Any
 
 from .decoding import Decoder, anything, compile_type, decode_args
 from .errors import DecodeError, RegistrationError, ValidationError
-from .job import Backoff, checked_delay_s
+from .outcomes import Backoff, checked_delay_s
 from .unique import Uniqueness, checked_unique
 from .validation import (
     GRACE_S,

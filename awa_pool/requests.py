@@ -13,7 +13,7 @@ import orjson
 
 from . import validation as gate
 from .errors import ValidationError
-from .registry import Registry, kind_of
+from .registry import Registry, Task, kind_of
 from .unique import DEFAULT_STATES, Uniqueness, checked_unique
 
 CHUNK_JOBS = 500
@@ -69,6 +69,10 @@ def options_of(registry: Registry, request: InsertRequest) -> Options:
     else:
         gate.checked_kind(kind)
     task = registry.tasks.get(kind)
+    if task is not None and _belongs_elsewhere(registry, task, type(request.args)):
+        raise ValidationError(
+            f"kind {kind!r} takes {_name_of(task.args_type)}, not {_name_of(type(request.args))}", path="args"
+        )
     queue, priority, max_attempts = (task.queue, task.priority, task.max_attempts) if task else _DEFAULTS
     key = request.ordering_key
     return Options(
@@ -87,6 +91,19 @@ def options_of(registry: Registry, request: InsertRequest) -> Options:
         if task
         else None,
     )
+
+
+def _belongs_elsewhere(registry: Registry, task: Task, args_type: type) -> bool:
+    """Say whether these args are those of another task: with the kind given, nobody would notice before they run."""
+    return (
+        args_type is not dict
+        and args_type is not task.args_type
+        and any(other.args_type is args_type for other in registry.tasks.values())
+    )
+
+
+def _name_of(args_type: Any) -> str:
+    return getattr(args_type, "__name__", str(args_type))
 
 
 def _kind_for(registry: Registry, kind_type: type) -> str:
@@ -144,6 +161,20 @@ class _Frame:
             b"\\N" if options.deadline_s is None else repr(options.deadline_s).encode(),
         ]
         return _copy_text(options.kind) + b"\t", b"\t" + b"\t".join(columns) + b"\n"
+
+
+def item_json(options: Options, args: bytes) -> bytes:
+    """Return one job as an item of the document of `enqueue_many`, its unique key included."""
+    head, tail = _Frame(options).json()
+    return head + args + _key_json(options, args, time.time()) + tail
+
+
+def _key_json(options: Options, args: bytes, now_s: float) -> bytes:
+    """Return what stands behind the args of a unique job; nothing for others."""
+    if options.unique is None:
+        return b""
+    key = options.unique.key(options.kind, options.queue, args, now_s)
+    return b',"unique_key":"%s"' % key.hex().encode()
 
 
 def _copy_escape(text: bytes) -> bytes:
@@ -272,9 +303,7 @@ class _Batch:
         chunk = Chunk(first, frames, texts)
         if chunk.keyed:
             for at, frame in enumerate(frames):
-                if (unique := frame.options.unique) is not None:
-                    key = unique.key(frame.options.kind, frame.options.queue, texts[at], self._now_s)
-                    texts[at] += b',"unique_key":"%s"' % key.hex().encode()
+                texts[at] += _key_json(frame.options, texts[at], self._now_s)
         return chunk
 
     def _frame(self, item: Any) -> tuple[_Frame, Any]:

@@ -16,7 +16,8 @@ import uuid
 from dataclasses import dataclass
 
 from awa_pool.errors import TerminalError
-from awa_pool.job import Cancel, Job, RetryAfter, Snooze
+from awa_pool.job import Job
+from awa_pool.outcomes import Cancel, RetryAfter, Snooze
 from awa_pool.registry import Registry
 
 registry = Registry()

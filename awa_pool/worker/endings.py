@@ -10,7 +10,8 @@ from types import CoroutineType
 from typing import Any
 
 from awa_pool.errors import DecodeError
-from awa_pool.job import Ending, Job, describe_error, resolve_outcome
+from awa_pool.job import Job
+from awa_pool.outcomes import Ending, describe_error, resolve_outcome
 from awa_pool.registry import Registry, Task
 from awa_pool.states import Outcome
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from awa_pool import Client
-from awa_pool.job import Cancel, Job, RetryAfter, Snooze
+from awa_pool.job import Job
+from awa_pool.outcomes import Cancel, RetryAfter, Snooze
 
 client = Client()
 

@@ -9,7 +9,8 @@ from datetime import timedelta
 import pytest
 
 from awa_pool.errors import DecodeError, TerminalError, ValidationError
-from awa_pool.job import (
+from awa_pool.job import Job
+from awa_pool.outcomes import (
     BACKOFF_CAP_S,
     ERROR_TEXT_BYTES,
     MAX_DELAY_S,
@@ -17,7 +18,6 @@ from awa_pool.job import (
     Backoff,
     Cancel,
     Ending,
-    Job,
     RetryAfter,
     Snooze,
     clean_text,
