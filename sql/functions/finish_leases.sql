@@ -48,7 +48,7 @@ begin
     ),
     won as materialized (
         select
-            h.item, h.code, h.delay_s, end_reason(h.outcome, h.reason) as reason,
+            h.item, h.code, h.delay_s, end_reason(h.outcome, coalesce(h.reason, h.error ->> 'reason')) as reason,
             row(
                 h.job_id, h.queue, h.priority, h.kind, h.args, attempt_after(h.code, h.attempts_before),
                 h.max_attempts, h.run_lease, h.run_at, h.created_at, h.metadata, h.tags, h.ordering_key,

@@ -55,7 +55,7 @@ begin
     ),
     won as materialized (
         select
-            v.code, v.delay_s, end_reason(v.outcome, v.reason) as reason,
+            v.code, v.delay_s, end_reason(v.outcome, coalesce(v.reason, v.error ->> 'reason')) as reason,
             row(
                 b.job_id, b.queue, b.priority, b.kind, b.args, attempt_after(v.code, b.attempt), b.max_attempts,
                 v.run_lease, b.run_at, b.created_at, b.metadata, b.tags, b.ordering_key,
