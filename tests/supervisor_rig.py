@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from awa_pool.messages import Drained, Fatal, Message, Ready, Stats, WorkerGone
 from awa_pool.supervisor import events as ev
-from awa_pool.supervisor.core import Rules, Supervisor
+from awa_pool.supervisor.core import Supervisor
+from awa_pool.supervisor.patience import Rules
 from awa_pool.supervisor.places import Child
 
 

@@ -1,7 +1,7 @@
 """What is due next. Pure: answers of the database in, questions out, time passed in.
 
-Leadership is a row with an expiry (`LEASE_S`), renewed every `RENEW_S`: when a leader vanishes, another host has taken
-over after `LEASE_S + RENEW_S` at the latest. Branches are independent: one that fails waits, the others go on.
+Leadership is a row with an expiry (15 s, or the stale threshold where that is less), renewed three times as often: when a
+leader vanishes, another host has taken over after four thirds of it at the latest, and rescues when it would itself have done so. Branches are independent: one that fails waits, the others go on.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 LEASE_S = 15.0
-RENEW_S = 5.0
 FAILED_S = (1.0, 60.0)  # first and longest pause after a failure
 PROMOTE_LIMIT = 1000
 RESCUE_LIMIT = 1000
@@ -29,11 +28,21 @@ LEAD, PROMOTE, RESCUE, ROTATE = "lead", "promote", "rescue", "rotate"
 class Rules:
     """What the pool was told."""
 
-    holder: str  # uuid of this process
+    holder: str  # uuid; a successor with the same one goes on leading at once
     stale_s: float = 30.0
     retention_s: float = 86_400.0
     history_bytes: int = 1 << 30
     dlq_retention_s: float = 2_592_000.0
+
+    @property
+    def lease_s(self) -> float:
+        """How long a leader leads without a word."""
+        return min(LEASE_S, self.stale_s)
+
+    @property
+    def renew_s(self) -> float:
+        """How often it says that it still does."""
+        return self.lease_s / 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +112,9 @@ class Maintenance:
         self.branches = {
             branch.name: branch
             for branch in (
-                Branch(LEAD, "lead", RENEW_S, RENEW_S, ("maintenance", rules.holder, LEASE_S)),
+                Branch(
+                    LEAD, "lead", rules.renew_s, rules.renew_s, ("maintenance", rules.holder, rules.lease_s)
+                ),
                 Branch(PROMOTE, "promote", MORE_S, 1.0, (PROMOTE_LIMIT,)),
                 Branch(RESCUE, "rescue_stale", MORE_S, min(10.0, rules.stale_s / 3)),
                 Branch(ROTATE, "rotate", 1.0, 5.0, (slot_age_s, slot_bytes)),
@@ -191,7 +202,7 @@ class Maintenance:
     def _led(self, branch: Branch, leads: bool, now_s: float) -> list[Command]:
         branch.done(now_s, useful=True)
         # A gap in the answers (stopped process, slow database) breaks the proof of having been connected all along.
-        broken = self._led_at_s is None or now_s - self._led_at_s > 3 * RENEW_S
+        broken = self._led_at_s is None or now_s - self._led_at_s > 3 * self.rules.renew_s
         if self._unbroken_since_s is None or broken:
             self._unbroken_since_s = now_s
         self._led_at_s = now_s

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from typing import Any
-from uuid import uuid4
 
 from awa_pool.control import Connection, ControlPipe
 from awa_pool.logs import set_up_logging
@@ -40,7 +39,7 @@ def run(connection: Connection) -> None:
 def rules_of(settings: dict[str, Any]) -> Rules:
     """Pick out of the settings what maintenance needs."""
     return Rules(
-        holder=str(uuid4()),
+        holder=str(settings["runtime_id"]),
         stale_s=float(settings["stale_s"]),
         retention_s=float(settings["retention_s"]),
         history_bytes=int(settings["history_bytes"]),

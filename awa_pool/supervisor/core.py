@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections import deque
-from dataclasses import dataclass
 
 from awa_pool.messages import (
     ActorReplaced,
@@ -43,27 +42,17 @@ from .events import (
     TakeNewRuntime,
     Tell,
     WorkerMeasured,
+    WorkersStopped,
 )
+from .patience import Rules, forgive, overdue
 from .places import SHORT_LIFE_S, Child, Life, Place
 from .recycling import IDLE_GRACE_S, NO_HURRY_S, Recycling
 from .stopping import Stopping
 
-SILENCE_S = 5.0
 OWN_PAUSE_S = 2.0
 REMEMBER_GONE_S = 60.0
 SAME_SIGNAL_S = 0.5  # `timeout` and some init systems signal the process and then its group: that is one stop
 _OUTER_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """The bounds a supervisor keeps."""
-
-    workers: int
-    boot_timeout_s: float = 30.0
-    drain_timeout_s: float = 25.0
-    silence_s: float = SILENCE_S
-    max_rss_bytes: int | None = None
 
 
 class Supervisor:
@@ -141,6 +130,8 @@ class Supervisor:
                 out = self._exited(event, now_s)
             case WorkerMeasured():
                 out = self._measured(event, now_s)
+            case WorkersStopped():
+                out = self._frozen(event.incarnations, now_s)
             case SignalCame():
                 out = self._signalled(event, now_s)
             case RuntimeLost():
@@ -156,17 +147,13 @@ class Supervisor:
         pause_s = now_s - self._last_s if self._last_s is not None else 0.0
         if pause_s > OWN_PAUSE_S:
             for child in self.children():
-                child.heard_s += pause_s
-                if child.life is not Life.READY:
-                    child.since_s += pause_s
-                if child.retiring and child.leave_by_s is not None and self.stopping is None:
-                    child.leave_by_s += pause_s
+                forgive(child, pause_s, stopping=self.stopping is not None)
         self._last_s = now_s
 
     def _tick(self, now_s: float) -> list[Command]:
         out: list[Command] = []
         for child in self.children():
-            if why := self._overdue(child, now_s):
+            if why := overdue(child, self.rules, now_s):
                 child.killed_for, child.leave_by_s = why, None
                 out += [Log("error", f"{child.name} {why}: killed"), Kill(child.incarnation)]
         for place in self.places:
@@ -183,17 +170,14 @@ class Supervisor:
         """While the pool stops only the finalizer is worth a new one: results may still come."""
         return self.stopping is None or (place.role == FINALIZER and self.stopping.needs_finalizer)
 
-    def _overdue(self, child: Child, now_s: float) -> str:
-        if child.killed_for:
-            return ""
-        if child.leave_by_s is not None and now_s >= child.leave_by_s:
-            return "did not end in time"
-        if child.life is Life.BOOTING and now_s - child.since_s > self.rules.boot_timeout_s:
-            return f"was not ready after {self.rules.boot_timeout_s:g} s"
-        # A worker says nothing while a handler holds its thread; actors always have time for a sign of life.
-        if child.role != WORKER and child.life is Life.READY and now_s - child.heard_s > self.rules.silence_s:
-            return f"has been silent for {self.rules.silence_s:g} s"
-        return ""
+    def _frozen(self, stopped: frozenset[str], now_s: float) -> list[Command]:
+        out: list[Command] = []
+        for child in self.children():
+            was_s, held = child.frozen_since_s, child.incarnation in stopped
+            child.frozen_since_s = (was_s if was_s is not None else now_s) if held else None
+            if held and was_s is None:
+                out.append(Log("warning", f"{child.name} was stopped by a signal: it runs nothing"))
+        return out
 
     # --- starting -----------------------------------------------------------------------------------------------
 

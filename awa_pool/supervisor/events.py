@@ -77,6 +77,13 @@ class WorkerMeasured:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkersStopped:
+    """A regular look: just these workers are held by a stop signal (not by a debugger)."""
+
+    incarnations: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class SignalCame:
     """The supervisor was sent a stop signal."""
 
@@ -101,6 +108,7 @@ Event = (
     | ChildSaid
     | ChildExited
     | WorkerMeasured
+    | WorkersStopped
     | SignalCame
     | RuntimeLost
     | Tick

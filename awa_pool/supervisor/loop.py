@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from awa_pool.config import PoolConfig, QueueSpec
-from awa_pool.messages import Configure, Message, Stats
+from awa_pool.messages import Configure, Message, Ready, Stats
 from awa_pool.metrics import Figures
 
 from . import events as ev
@@ -21,7 +21,7 @@ from .heartbeat import DatabaseAway, DatabaseBack, DatabaseRefused, Heart, Runti
 from .picture import Painter
 from .places import Child
 from .processes import Death, Fleet
-from .procfs import reap_strangers, stopped
+from .procfs import read_state, reap_strangers
 from .run_dir import RunDir
 from .settings import App, queues_of, settings_for
 from .signals import SignalPipe
@@ -130,7 +130,9 @@ class PoolRun:
         self._fleet.sample()
         reap_strangers({handle.pid for handle in self._fleet.handles()})
         handles = [handle for handle in self._fleet.handles() if handle.role == WORKER]
-        self.painter.stopped = {handle.incarnation for handle in handles if stopped(handle.pid)}
+        states = {handle.incarnation: read_state(handle.pid) for handle in handles}
+        self.painter.stopped = {incarnation for incarnation, state in states.items() if state in ("T", "t")}
+        self._step(ev.WorkersStopped(frozenset(name for name, state in states.items() if state == "T")))
         if self._asked_at_s is not None:
             self.painter.paint(self._clock())
         if self._config.max_jobs_per_worker or self._config.max_rss_bytes:
@@ -166,6 +168,8 @@ class PoolRun:
     def _said(self, incarnation: str, message: Message) -> None:
         if isinstance(message, Stats):
             self.figures.take(message.role, incarnation, message.figures)
+        elif isinstance(message, Ready):
+            self._fleet.measure(incarnation)  # it may die before the next regular sample
         self._step(ev.ChildSaid(incarnation, message))
 
     def _database_said(self, news: object) -> None:

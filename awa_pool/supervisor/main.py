@@ -14,11 +14,12 @@ from awa_pool.errors import ConfigError
 from awa_pool.logs import set_up_logging
 from awa_pool.metrics import Exporter
 
-from .core import Rules, Supervisor
+from .core import Supervisor
 from .events import ExitStatus
 from .gauges import gauges
 from .heartbeat import Heart, Pulse
 from .loop import PoolRun
+from .patience import Rules
 from .processes import Fleet
 from .procfs import check_descriptors
 from .run_dir import RunDir, make_run_dir
@@ -88,6 +89,7 @@ def _run(
         workers=config.workers,
         boot_timeout_s=config.boot_timeout_s,
         drain_timeout_s=config.drain_timeout_s,
+        frozen_s=config.stale_s,
         max_rss_bytes=config.max_rss_bytes,
     )
     core = Supervisor(rules, os.urandom(3).hex() + ".")

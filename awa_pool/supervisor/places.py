@@ -38,6 +38,7 @@ class Child:
     fatal: str = ""
     leave_by_s: float | None = None  # killed when still there
     disowned: bool = False  # its runtime was rescued: what it ran belongs to others
+    frozen_since_s: float | None = None  # held by a stop signal
     cut: bool = False  # told to give up, or killed, because the pool ends
 
     @property

@@ -98,7 +98,9 @@ def start_actor(role: str, number: int, incarnation: str) -> tuple[Process, Any]
 
     context = multiprocess.get_context("spawn")
     ours, theirs = context.Pipe(duplex=True)
-    process = context.Process(target=run_actor, args=(role, theirs), name=f"awa-pool {role}", daemon=True)
+    process = context.Process(
+        target=run_actor, args=(role, theirs, os.getpid()), name=f"awa-pool {role}", daemon=True
+    )
     with _plain_main():
         process.start()
     theirs.close()
@@ -225,6 +227,7 @@ class Fleet:
                 self.selector.unregister(handle.pipe.fileno())
         handle.process.join(JOIN_S)
         exit_code = handle.process.exitcode
+        handle.peak_bytes = max(handle.peak_bytes, getattr(handle.process, "peak_bytes", 0))
         if handle.role == WORKER and group_has_members(handle.pid):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(handle.pid, signal.SIGKILL)
@@ -239,11 +242,19 @@ class Fleet:
         """Note everybody's memory, for the live view and for the news of a death."""
         kills = oom_kills()
         for handle in self._handles.values():
-            memory: Memory | None = read_memory(handle.pid)
-            if memory is not None and memory.rss_bytes:
-                handle.rss_bytes = memory.rss_bytes
-                handle.peak_bytes = max(handle.peak_bytes, memory.peak_bytes)
-                handle.memory_kills = kills
+            self._measure(handle, kills)
+
+    def measure(self, incarnation: str) -> None:
+        """Note one child's memory now."""
+        if (handle := self._handles.get(incarnation)) is not None:
+            self._measure(handle, oom_kills())
+
+    def _measure(self, handle: Handle, kills: int) -> None:
+        memory: Memory | None = read_memory(handle.pid)
+        if memory is not None and memory.rss_bytes:
+            handle.rss_bytes = memory.rss_bytes
+            handle.peak_bytes = max(handle.peak_bytes, memory.peak_bytes)
+            handle.memory_kills = kills
 
     def close(self) -> None:
         """Kill whoever is left and close everything; for the end, also an unexpected one."""

@@ -44,11 +44,6 @@ def read_state(pid: int) -> str:
     return fields[0] if fields else ""
 
 
-def stopped(pid: int) -> bool:
-    """Say whether a process was stopped by a signal or a tracer."""
-    return read_state(pid) in ("T", "t")
-
-
 def reap_strangers(ours: set[int]) -> int:
     """As process 1: collect dead orphans that the kernel handed to us; returns how many.
 

@@ -1,7 +1,8 @@
 """The process that workers are forked from, with the app preloaded: one thread, no sockets of others, no work.
 
 It answers once with a report, then forks a worker for each request (a number, with two descriptors: the worker's end
-of its control pipe, and the write end of its status pipe, on which pid (or a negative error number) and later exit status go back). It ends when
+of its control pipe, and the write end of its status pipe, on which pid (or a negative error number) and later exit status and
+peak memory go back). It ends when
 its parent's end of the socket is closed; the kernel then kills the workers (Linux; elsewhere their control pipes end).
 """
 
@@ -12,6 +13,7 @@ import errno
 import gc
 import importlib
 import os
+import resource  # noqa: F401 (os.wait4 imports it when first called, which needs a free descriptor)
 import select
 import signal
 import socket
@@ -21,7 +23,7 @@ import threading
 from typing import Any
 
 import orjson
-from multiprocess import get_context
+from multiprocess import get_context, popen_fork
 from multiprocess.connection import Connection
 
 from awa_pool.errors import ConfigError
@@ -32,7 +34,9 @@ from .process import die_with_parent, disregard_stop_signals, dump_on_crash, ope
 
 STATUS = struct.Struct("=q")
 REQUEST = struct.Struct("=q")
+EXIT = struct.Struct("=qq")  # status as `multiprocess` tells it, peak resident memory in bytes
 _WORKER_MODULE = "awa_pool.worker.main"
+_MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024  # what the unit of ru_maxrss is
 
 
 def serve(connection: Any, app: str | None, parent_pid: int | None) -> None:
@@ -84,6 +88,36 @@ def _unfitness(app: str | None, sockets: int) -> str | None:
     return None
 
 
+class _Popen(popen_fork.Popen):  # type: ignore[misc]
+    """Takes in a dead child with what it used: only this moment can tell the peak of one that died suddenly."""
+
+    peak_bytes = 0
+    returncode: int | None
+
+    def poll(self, flag: int = os.WNOHANG) -> int | None:
+        """Return the exit status, None while it runs."""
+        if self.returncode is None:
+            try:
+                pid, status, usage = os.wait4(self.pid, flag)
+            except OSError:
+                return None
+            if pid == self.pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+                self.peak_bytes = usage.ru_maxrss * _MAXRSS_BYTES
+        return self.returncode
+
+
+class _Worker(get_context("fork").Process):  # type: ignore[misc]
+    """A worker as its fork server sees it."""
+
+    _Popen = staticmethod(_Popen)
+
+    @property
+    def peak_bytes(self) -> int:
+        """Peak resident memory; known after the end."""
+        return int(self._popen.peak_bytes)
+
+
 class _Server:
     """Forks on request and reports exits."""
 
@@ -123,7 +157,7 @@ class _Server:
                 os.close(descriptor)
             return True
         control, status = descriptors
-        process = get_context("fork").Process(
+        process = _Worker(
             target=_be_worker, args=(self, control, status, os.getpid()), name=f"awa-pool-worker-{number}"
         )
         try:
@@ -143,7 +177,8 @@ class _Server:
             code = process.exitcode
             if code is not None:
                 del self._workers[process]
-                _write(status, code)
+                with contextlib.suppress(BrokenPipeError):
+                    os.write(status, EXIT.pack(code, process.peak_bytes))
                 os.close(status)
                 process.close()
 

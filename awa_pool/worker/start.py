@@ -68,15 +68,19 @@ class ForkedWorker:
         self.pid = pid
         self.sentinel = status
         """Descriptor that becomes readable when the worker (or its fork server) has ended."""
+        self.peak_bytes = 0
+        """Peak resident memory; 0 while it runs, and when its fork server has ended."""
         self._exitcode: int | None = None
 
     @property
     def exitcode(self) -> int | None:
         """The exit status, minus the number of the signal that ended it, or None while it runs."""
         if self._exitcode is None and _readable(self.sentinel, 0.0):
-            data = os.read(self.sentinel, forkserver.STATUS.size)
+            data = os.read(self.sentinel, forkserver.EXIT.size)
             # Nothing: the fork server is gone, and the kernel has killed its workers.
-            self._exitcode = forkserver.STATUS.unpack(data)[0] if data else -signal.SIGKILL
+            self._exitcode = -signal.SIGKILL
+            if data:
+                self._exitcode, self.peak_bytes = forkserver.EXIT.unpack(data)
         return self._exitcode
 
     def is_alive(self) -> bool:

@@ -57,5 +57,7 @@ class Producer(threading.Thread):
     def _request(self) -> InsertRequest:
         self._number += 1
         kind = self._rng.choices(list(KINDS), list(KINDS.values()))[0]
-        args = app.Nap(self._number, self._rng.uniform(0.01, 0.4)) if kind == "nap" else app.Step(self._number)
+        args = (
+            app.Nap(self._number, self._rng.uniform(0.01, 0.4)) if kind == "nap" else app.Step(self._number)
+        )
         return InsertRequest(args=args, kind=kind)

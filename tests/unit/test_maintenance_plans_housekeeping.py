@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, NamedTuple
 
-from awa_pool.maintenance.core import LEASE_S, ONLY_GONE_S, RENEW_S, Ask, Maintenance, Rules, Say
+from awa_pool.maintenance.core import LEASE_S, ONLY_GONE_S, Ask, Maintenance, Rules, Say
 
 
 class Promoted(NamedTuple):
@@ -64,12 +64,14 @@ def test_only_the_leader_does_anything_but_ask_for_the_leadership() -> None:
 
 
 def test_a_follower_asks_often_enough_for_the_stated_takeover() -> None:
-    database = Database()
-    database.leads = False
-    database.run(60.0)
-    moments = [at for at, ask in database.asked if ask.branch == "lead"]
-    assert max(after - before for before, after in itertools.pairwise(moments)) <= RENEW_S
-    assert RENEW_S * 2 < LEASE_S
+    for stale_s, lease_s in ((30.0, LEASE_S), (6.0, 6.0)):
+        database = Database(stale_s=stale_s)
+        database.leads = False
+        database.run(60.0)
+        asked = [(at, ask) for at, ask in database.asked if ask.branch == "lead"]
+        assert {ask.arguments[2] for _, ask in asked} == {lease_s}
+        pauses = [after - before for (before, _), (after, _) in itertools.pairwise(asked)]
+        assert max(pauses) <= lease_s / 3 + 0.01  # one that vanished is followed within four thirds of its lease
 
 
 def test_nobody_is_rescued_before_the_leader_was_connected_for_one_stale_threshold() -> None:

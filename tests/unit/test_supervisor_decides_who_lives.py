@@ -328,3 +328,27 @@ def test_a_later_worker_above_the_cap_works_and_is_warned_about() -> None:  # B0
     warnings = [c.text for c in rig.commands if isinstance(c, ev.Log) and c.level == "warning"]
     assert len(warnings) == 1 and "1.0 MiB" in warnings[0] and "50.0 MiB" in warnings[0]
     assert started(rig.feed(ev.WorkerMeasured(old.incarnation, 1, 50 << 20))) == [("worker", 1)]
+
+
+def test_a_worker_that_a_signal_has_stopped_is_killed_after_its_time_and_one_that_goes_on_is_not() -> None:
+    rig = Rig(workers=2, frozen_s=6.0)
+    rig.all_ready()
+    first, second = rig.child("worker", 1), rig.child("worker", 2)
+    both, one = frozenset({first.incarnation, second.incarnation}), frozenset({first.incarnation})
+    rig.feed(ev.WorkersStopped(both))
+    assert [c for c in rig.commands if isinstance(c, ev.Log) and "stopped by a signal" in c.text]
+    rig.live(4.0)
+    rig.feed(ev.WorkersStopped(one))
+    assert killed(rig.commands) == []
+    rig.live(3.0)
+    assert killed(rig.commands) == [first.incarnation]
+    assert first.killed_for == "was stopped by a signal for 6 s"
+
+
+def test_the_time_that_the_supervisor_itself_stood_still_is_not_held_against_a_stopped_worker() -> None:
+    rig = Rig(workers=1, frozen_s=6.0)
+    rig.all_ready()
+    rig.feed(ev.WorkersStopped(frozenset({rig.child("worker", 1).incarnation})))
+    rig.now_s += 60.0
+    rig.feed(ev.Tick())
+    assert killed(rig.commands) == []
