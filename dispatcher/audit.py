@@ -68,7 +68,9 @@ class Audit:
         self.due_s = 0.0
         self.recovered = False
         self._began_s: float | None = None
-        self._asked_s = 0.0
+        self.asked_s = 0.0
+        self.asking = 0
+        """Questions to the database that are not yet answered."""
         self._adrift: Suspects = {}
         self._unheld: dict[bytes, Suspects] = {}
         self._answered: dict[bytes, int] = {}
@@ -88,7 +90,8 @@ class Audit:
         """Ask the database, and every lane that should hold something."""
         desk = self._desk
         self.number += 1
-        self._began_s = self._asked_s = desk.now_s
+        self._began_s = self.asked_s = desk.now_s
+        self.asking += 1
         self.due_s = desk.now_s + EVERY_S
         self._begun = {}
         if self._adrift:
@@ -103,6 +106,7 @@ class Audit:
 
     def failed(self) -> None:
         """The database did not answer; an audit that saw nothing decides nothing."""
+        self.asking -= 1
         self._began_s = None
         self.due_s = self._desk.now_s + (EVERY_S if self.recovered else 0.5)
 
@@ -114,6 +118,7 @@ class Audit:
 
     def rows_read(self, rows: Sequence[OpenRow]) -> None:
         """Compare what the database has open with the books."""
+        self.asking -= 1
         desk, began_s = self._desk, self._began_s
         self._began_s = None
         if began_s is None:
@@ -210,7 +215,7 @@ class Audit:
         if number != self.number or self._answered.get(lane.peer, NO_AUDIT) == number:
             return  # an old answer, or one that came twice: the same news is no second audit
         self._answered[lane.peer] = number
-        began_s = self._asked_s
+        began_s = self.asked_s
         self._holding[lane.peer] = held
         self.adopt(lane, held)
         missing: Suspects = {}
@@ -230,6 +235,8 @@ class Audit:
             if twice:
                 self._unheld_twice(lane, receipt_id, twice)
         self._unheld[lane.peer] = missing
+        if any(mask & ~before.get(receipt_id, 0) for receipt_id, mask in missing.items()):
+            self.soon()  # asked and answered in order: a second look need not wait for the next turn
 
     def _unheld_twice(self, lane: Lane, receipt_id: int, mask: int) -> None:
         desk = self._desk
