@@ -156,7 +156,8 @@ class Maintenance:
             return out + self._led(branch, bool(value), now_s)
         if name == PROMOTE:
             self.promoted += value.promoted
-            branch.done(now_s, useful=value.promoted >= PROMOTE_LIMIT)
+            # What was due may be due again in a moment: a job that postpones itself is not to wait a second each time.
+            branch.done(now_s, useful=value.promoted > 0)
             if value.next_due_s is not None:
                 branch.due_s = min(branch.due_s, now_s + max(MORE_S, value.next_due_s))
             return out

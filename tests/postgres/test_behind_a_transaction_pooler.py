@@ -23,6 +23,8 @@ def pooled(pg_server, dsn):
 
 
 def test_clients_work_through_a_pooler(pooled, dsn):
+    """B075."""
+
     async def asynchronously():
         async with AsyncClient(pooled) as client:
             declare(client)

@@ -98,6 +98,7 @@ def test_jobs_with_a_due_time_wait_whichever_way_they_came(client):
 
 @pytest.mark.parametrize("road", ["insert_many", "insert_many_copy"])
 def test_a_hundred_thousand_jobs_go_in_by_one_call_and_ids_follow_the_order(client, dsn, road):
+    """B101."""
     made = getattr(client, road)([SendEmail("x", n) for n in range(100_000)])
     if road == "insert_many":
         assert len(set(made)) == 100_000
@@ -111,6 +112,7 @@ def test_a_hundred_thousand_jobs_go_in_by_one_call_and_ids_follow_the_order(clie
 @pytest.mark.parametrize("road", ["insert_many", "insert_many_copy"])
 @pytest.mark.parametrize("index", [0, 2_500, 9_999])
 def test_one_flaw_in_a_bulk_call_stores_nothing_and_names_the_item(client, dsn, road, index):
+    """B101; distilled 31."""
     items = [SendEmail("x") for _ in range(10_000)]
     items[index] = SendEmail("x", 2**64)
     with pytest.raises(ValidationError, match=rf"^jobs\[{index}\]\.args\.tries: "):
@@ -126,6 +128,8 @@ def test_an_empty_bulk_call_is_nothing(client):
 
 @pytest.mark.parametrize("road", ["insert", "insert_many", "insert_many_copy"])
 def test_a_job_lives_and_dies_with_the_callers_transaction(client, dsn, road):
+    """B129."""
+
     def put(conn):
         getattr(client, road)(SendEmail("x") if road == "insert" else [SendEmail("x")], conn=conn)
 
@@ -206,6 +210,7 @@ def test_queues_are_paused_resumed_and_counted(client):
 
 
 def test_ids_beyond_32_bits_stay_whole(client, dsn):
+    """Distilled 27."""
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("alter sequence awa_pool.job_id_seq restart with 2147483646")
     ids = client.insert_many([SendEmail("x")] * 3) + [client.insert(SendEmail("x"))]
@@ -215,6 +220,7 @@ def test_ids_beyond_32_bits_stay_whole(client, dsn):
 
 
 def test_a_due_time_at_the_end_of_the_calendar_comes_back(client):
+    """B124."""
     at = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
     assert client.get_job(client.insert(SendEmail("x"), run_at=at)).run_at == at
 

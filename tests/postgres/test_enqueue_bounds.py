@@ -152,6 +152,7 @@ def test_a_past_due_time_means_now_and_a_coming_one_is_scheduled(queue: Queue) -
 
 
 def test_a_hundred_thousand_jobs_go_in_by_one_call_with_ids_in_order(queue: Queue) -> None:
+    """B101."""
     ids = queue.enqueue_many([{"kind": "k", "args": {"n": n}, "queue": "bulk"} for n in range(100_000)])
     assert ids == list(range(ids[0], ids[0] + 100_000))
     rows = queue.rows(
@@ -174,6 +175,7 @@ def test_an_empty_bulk_gives_no_ids(queue: Queue) -> None:
 
 
 def test_a_due_time_in_bulk_means_the_same_in_every_session_zone(queue: Queue) -> None:
+    """B126; distilled 28."""
     for zone in ("UTC", "Asia/Tokyo"):
         queue.rows("select set_config('timezone', %s, false)", zone)
         (job_id,) = queue.enqueue_many([{"kind": "k", "args": {}, "run_at": "2099-06-01T12:00:00+02:00"}])
@@ -182,6 +184,7 @@ def test_a_due_time_in_bulk_means_the_same_in_every_session_zone(queue: Queue) -
 
 
 def test_waiting_dispatchers_hear_of_a_job_once_and_nobody_is_told_when_none_waits(queue: Queue) -> None:
+    """B103, B129."""
     with psycopg.connect(queue.dsn, autocommit=True) as listener:
         listener.execute("listen awa_pool")
         queue.enqueue(queue="silent")
@@ -198,6 +201,7 @@ def test_waiting_dispatchers_hear_of_a_job_once_and_nobody_is_told_when_none_wai
 
 
 def test_an_enqueue_lives_and_dies_with_the_callers_transaction(queue: Queue) -> None:
+    """B129."""
     before = _count(queue)
     with pytest.raises(RuntimeError), queue.conn.transaction():
         queue.enqueue()

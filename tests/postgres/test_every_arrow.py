@@ -183,6 +183,7 @@ def test_an_outcome_counts_the_attempt_by_its_rule_and_keeps_the_lease(
 
 
 def test_a_snoozed_job_uses_no_attempt_however_often(queue: Queue) -> None:
+    """B128."""
     job_id = queue.enqueue(max_attempts=1)
     for n in range(1, 6):
         (attempt,) = queue.claim()

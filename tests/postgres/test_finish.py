@@ -30,6 +30,7 @@ def queue(_shared: str) -> Iterator[Queue]:
 
 
 def test_a_malformed_item_is_invalid_by_itself(queue: Queue) -> None:
+    """Distilled 20."""
     queue.fill(2)
     first, last = queue.claim()
     good = first.ended("retry", delay_s=5)
@@ -101,6 +102,7 @@ def test_a_receipt_held_elsewhere_is_busy_and_nothing_else_waits(queue: Queue) -
 
 
 def test_errors_are_bounded_in_number_and_size_and_lose_nuls(queue: Queue) -> None:
+    """Distilled 17."""
     job_id = queue.enqueue(max_attempts=1000)
     for n in range(25):
         (attempt,) = queue.claim()
@@ -141,6 +143,7 @@ def test_a_delay_is_the_one_given_within_bounds_or_the_databases_own(
 
 
 def test_the_own_delay_is_capped_before_the_power_is_taken(queue: Queue) -> None:
+    """B122; distilled 30."""
     for attempt, low_s, high_s in [(1, 2, 2.5), (10, 1024, 1280), (17, 86400, 86400), (1000, 86400, 86400)]:
         assert low_s <= queue.one("select awa_pool.retry_delay_s(%s)", attempt) <= high_s
 

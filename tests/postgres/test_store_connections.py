@@ -65,7 +65,10 @@ def test_a_missing_schema_names_the_command(empty_dsn):
     ("change", "words"),
     [
         ("update awa_pool.meta set version = 0", "has version 0.*awa-pool migrate"),
-        ("update awa_pool.meta set version = 99, works_from = 99", "newer than this awa-pool.*pip install --upgrade"),
+        (
+            "update awa_pool.meta set version = 99, works_from = 99",
+            "newer than this awa-pool.*pip install --upgrade",
+        ),
         ("update awa_pool.meta set system_identifier = 1", "another PostgreSQL cluster.*--accept-system-id"),
         ("delete from awa_pool.meta", "awa-pool migrate"),
         ("drop schema awa_pool cascade; create schema awa_pool", "awa-pool migrate"),
@@ -185,6 +188,7 @@ def test_closing_cancels_a_statement_that_runs(dsn, box):
 
 
 def test_a_listener_hears_and_comes_back_after_each_end_of_its_session(dsn, box):
+    """B077."""
     listener = Listener(dsn, box, rng=random.Random(1))
     events = wait_for(box, lambda event: isinstance(event, ListenerBack))
     assert events == [ListenerBack(pooled=False)]
@@ -211,6 +215,7 @@ def test_a_listener_proves_that_it_is_alive(dsn, box):
 
 
 def test_a_waiting_pool_hears_of_a_bulk_load_once(dsn, box):
+    """B103; distilled 24."""
     listener = Listener(dsn, box)
     wait_for(box, lambda event: isinstance(event, ListenerBack))
     store = connect(dsn)

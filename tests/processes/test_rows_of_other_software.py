@@ -25,6 +25,7 @@ def put(dsn: str, columns: str, values: str) -> int:
 
 
 def test_rows_that_nobody_can_read_fail_alone_and_a_drain_gets_past_them(tmp_path: Path, dsn: str) -> None:
+    """Distilled 19."""
     bad = [
         put(dsn, "args", DEEP),
         put(dsn, "args, metadata", f"'{{}}', {DEEP}"),

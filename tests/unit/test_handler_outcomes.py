@@ -104,6 +104,7 @@ def test_an_answer_means_the_same_returned_and_raised():
 
 @pytest.mark.parametrize("bad", [-1, float("nan"), float("inf"), True, "5", None, MAX_DELAY_S + 1, 10**400])
 def test_a_delay_that_is_none_is_refused_where_it_is_written(bad):
+    """Distilled 30."""
     for answer in (RetryAfter, Snooze):
         with pytest.raises(ValidationError, match=answer.__name__):
             answer(bad)
@@ -180,6 +181,7 @@ def test_clean_text_keeps_the_end_where_asked():
 
 
 def test_the_default_back_off_doubles_to_a_day_and_no_power_is_too_large():
+    """B122."""
     rng = random.Random(1)
     assert 4 <= default_backoff_s(2, rng) <= 5
     assert default_backoff_s(16, rng) <= 2**16 * 1.25
@@ -187,6 +189,7 @@ def test_the_default_back_off_doubles_to_a_day_and_no_power_is_too_large():
 
 
 def test_a_task_back_off_is_used_and_a_broken_one_costs_no_retry():
+    """B122."""
     error = ValueError("x")
     assert resolve(raised=error, backoff=7.0).delay_s == 7.0
     assert resolve(raised=error, attempt=3, backoff=lambda attempt: attempt * 10.0).delay_s == 30.0

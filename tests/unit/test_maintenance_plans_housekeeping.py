@@ -71,7 +71,9 @@ def test_a_follower_asks_often_enough_for_the_stated_takeover() -> None:
         asked = [(at, ask) for at, ask in database.asked if ask.branch == "lead"]
         assert {ask.arguments[2] for _, ask in asked} == {lease_s}
         pauses = [after - before for (before, _), (after, _) in itertools.pairwise(asked)]
-        assert max(pauses) <= lease_s / 3 + 0.01  # one that vanished is followed within four thirds of its lease
+        assert (
+            max(pauses) <= lease_s / 3 + 0.01
+        )  # one that vanished is followed within four thirds of its lease
 
 
 def test_nobody_is_rescued_before_the_leader_was_connected_for_one_stale_threshold() -> None:
@@ -139,3 +141,10 @@ def test_a_sealed_slot_wakes_the_branches_that_rested() -> None:
     database.answers["rotate"] = "young"
     asked = [ask.branch for ask in database.run(3.0)]
     assert {"exhaust", "prune", "move", "trim"} <= set(asked)
+
+
+def test_a_job_that_postpones_itself_by_moments_does_not_wait_a_second_each_time() -> None:
+    """B128."""
+    database = Database()
+    database.answers["promote"] = Promoted(1, None)
+    assert sum(ask.branch == "promote" for ask in database.run(3.0)) > 20

@@ -157,6 +157,7 @@ def test_what_json_carries_comes_out_as_it_went_in(value):
 
 
 def test_times_and_ids_are_written_by_rule():
+    """B068."""
     at = datetime(2030, 1, 2, 3, 4, 5, 6, tzinfo=timezone(timedelta(hours=2)))
     key = UUID(int=5)
     assert orjson.loads(gate.args_json({"x": [at, date(2030, 1, 2), key, (1, 2)]}))["x"] == [
@@ -207,6 +208,7 @@ def test_metadata_is_a_dict_without_our_own_keys():
 
 @pytest.mark.parametrize("name", ["a b", "'", '"', "/", "%", "🦀", "x" * 200, "Привет", "a\nb"])
 def test_odd_names_are_names(name):
+    """B071, B105."""
     assert gate.checked_queue(name) == gate.checked_kind(name) == name
 
 
@@ -217,6 +219,7 @@ def test_a_name_out_of_bounds_is_refused(name):
 
 
 def test_tags_are_few_names():
+    """B056."""
     assert gate.checked_tags(("a", "b")) == ["a", "b"]
     assert gate.checked_tags([]) is None
     assert len(gate.checked_tags(["x"] * 20) or []) == 20
@@ -232,6 +235,7 @@ def test_tags_are_few_names():
 
 
 def test_a_due_time_is_an_instant_of_our_calendar():
+    """B124, B126."""
     at = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
     assert gate.checked_run_at(at) == at
     assert gate.checked_run_at(None) is None
