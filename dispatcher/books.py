@@ -73,6 +73,18 @@ class Receipt:
         """Open bits that nobody is known to hold."""
         return self.open & ~(self.stock | self.out | self.ran | self.ending)
 
+    def light(self, mask: int, most_bytes: int) -> int:
+        """The first of these attempts whose bodies are `most_bytes` together, at least one."""
+        if self.size_bytes <= most_bytes:
+            return mask
+        taken = size = 0
+        for index in bits(mask):
+            size += len(self.bodies[index])
+            if taken and size > most_bytes:
+                break
+            taken |= 1 << index
+        return taken
+
     def run_lease(self, index: int) -> int:
         """The run_lease of an attempt; read out of its body only when one is asked for."""
         if self.leases is not None:

@@ -18,6 +18,8 @@ BUFFER_S = 0.15
 """… and then, in one message, what fills it up to this. At 5 ms a job, handing over one at a time cost more CPU than
 claiming and finishing it. Nothing waits behind a buffer: what turns out to be long has the rest recalled."""
 MAX_CHUNKS = 8
+HAND_BYTES = 1 << 20
+"""A chunk with larger bodies holds one job: of 40 MB together the first would start after half a second."""
 CAUTION = 0.6
 """Share of the expected time (by the 95th percentile) that a lane's chunks are counted on to last."""
 
@@ -227,7 +229,7 @@ class Stock:
         while jobs < limit and (more := self.head(name)) is not None and more.receipt is receipt:
             each_s = pacing.cost_s(more.kind)
             fits = min(limit - jobs, int((CHUNK_S - spent_s) / each_s))
-            if fits < 1:
+            if fits < 1 or receipt.size_bytes > HAND_BYTES:
                 break
             some = self._cut(more, fits)
             spent_s, jobs, taken = spent_s + each_s * some.bit_count(), jobs + some.bit_count(), taken | some
@@ -235,7 +237,7 @@ class Stock:
 
     @staticmethod
     def _cut(segment: Segment, count: int) -> int:
-        taken = lowest(segment.mask, count)
+        taken = segment.receipt.light(lowest(segment.mask, count), HAND_BYTES)
         segment.mask ^= taken
         return taken
 

@@ -288,13 +288,23 @@ class LaneCore:
     def _unstarted(self) -> list[Piece]:
         return [piece for piece in (*self.active, *self.pieces) if piece.todo]
 
+    def _next_up(self) -> tuple[Piece | None, int]:
+        """The attempt that starts next, if none runs now. It is kept when others are recalled: lanes that took turns
+        at giving back all they had just been given would never start a thing."""
+        if any(piece.running for piece in self.active):
+            return None, 0
+        piece = next(iter(self._unstarted()), None)
+        return piece, piece.todo & -piece.todo if piece is not None else 0
+
     def _recall(self, receipt_id: int, mask: int) -> list[Command]:
         granted = 0
         commands: list[Command] = []
+        next_up, first = self._next_up()
         for piece in self._unstarted():
-            if piece.receipt_id == receipt_id and piece.todo & mask:
-                granted |= piece.todo & mask
-                commands += self._withdraw(piece, piece.todo & mask)
+            given = piece.todo & mask & ~(first if piece is next_up else 0)
+            if piece.receipt_id == receipt_id and given:
+                granted |= given
+                commands += self._withdraw(piece, given)
         return [*commands, ToDispatcher(Recalled(receipt_id, granted))]
 
     def _give_back(self, piece: Piece, mask: int) -> list[Command]:

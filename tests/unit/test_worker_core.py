@@ -124,12 +124,23 @@ def test_a_recall_takes_what_has_not_started_and_says_so_exactly() -> None:
 
 def test_a_recalled_piece_that_an_executor_has_only_taken_is_let_go() -> None:
     lane = core()
+    lane.step(run_jobs(6, [0]), 0)
     lane.step(run_jobs(7, [0]), 0)
-    piece = lane.take()
-    assert piece is not None
-    piece.row = 2
+    running, piece = lane.take(), lane.take()
+    assert running is not None and piece is not None
+    running.todo, running.running, piece.row = 0, 1, 2
     assert lane.step(Arrived(Recall(7, 1)), 0) == [ReleaseRow(2), ToDispatcher(Recalled(7, 1))]
-    assert lane.settled
+    assert lane.hello().holding == [[6, 1]]
+
+
+def test_a_recall_leaves_a_lane_that_runs_nothing_the_attempt_it_starts_next() -> None:  # B069
+    lane = core()
+    lane.step(run_jobs(7, [0, 1, 2]), 0)
+    lane.step(run_jobs(8, [0]), 0)
+    assert lane.step(Arrived(Recall(7, 0b111)), 0) == [ToDispatcher(Recalled(7, 0b110))]
+    assert lane.step(Arrived(Recall(8, 1)), 0)[-1] == ToDispatcher(Recalled(8, 1))
+    assert lane.step(Arrived(Recall(7, 0b111)), 0) == [ToDispatcher(Recalled(7, 0))]
+    assert lane.hello().holding == [[7, 1]]
 
 
 def test_a_repeated_handover_brings_only_what_is_new() -> None:
