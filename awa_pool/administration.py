@@ -282,14 +282,14 @@ class AsyncAdministration(Declarations):
         )
 
     async def _drive(self, steps: Steps, conn: AsyncConn | None) -> BulkResult:
-        call = next(steps)
+        answer = None
         while True:
-            answer = await self._run(call, conn)
             try:
                 call = steps.send(answer)
             except StopIteration as end:
                 result: BulkResult = end.value
                 return result
+            answer = await self._run(call, conn)
 
     async def _run(self, call: Call[T], conn: AsyncConn | None) -> T:
         raise NotImplementedError

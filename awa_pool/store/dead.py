@@ -18,7 +18,7 @@ from .statements import Call, Rows
 
 Steps = Generator[Call[Any], Any, BulkResult]
 BATCH_JOBS = 500
-ABSENT = "is not in the dead letter queue"
+ABSENT = "it is not in the dead letter queue"
 
 
 def list_dead(chosen: DeadFilter, limit: int, cursor: tuple[datetime, int] | None) -> Call[list[DeadJob]]:
@@ -153,11 +153,11 @@ def _count(rows: Rows) -> DeadCount:
 
 def run_steps(steps: Steps, run: Callable[[Call[Any]], Any]) -> BulkResult:
     """Run a plan to its end with `run` for each of its calls."""
-    call = next(steps)
+    answer = None
     while True:
-        answer = run(call)
         try:
             call = steps.send(answer)
         except StopIteration as end:
             result: BulkResult = end.value
             return result
+        answer = run(call)

@@ -72,7 +72,9 @@ def test_a_job_that_failed_for_good_lies_there_with_its_reason_and_nowhere_else(
     found = queue.job(attempt.job_id) or {}
     assert (found["state"], found["dead"], found["reason"]) == ("failed", True, reason)
     assert _place(queue, attempt.job_id) == "jobs_dead"
-    assert queue.rows("select failed, dead from awa_pool.queue_stats() where queue = %s", queue.name) == [(0, 1)]
+    assert queue.rows("select failed, dead from awa_pool.queue_stats() where queue = %s", queue.name) == [
+        (0, 1)
+    ]
 
 
 def test_a_rescued_job_on_its_last_attempt_and_an_unreadable_one_lie_there(queue: Queue) -> None:
@@ -121,7 +123,12 @@ def test_a_replay_gives_all_attempts_keeps_the_history_and_reopens_nothing_compl
     (attempt,) = queue.claim()
     queue.finish(attempt.ended("completed"))
     found = queue.job(job_id) or {}
-    assert (found["state"], found["attempt"], found["metadata"], found["tags"]) == ("completed", 1, {"m": 1}, ["t"])
+    assert (found["state"], found["attempt"], found["metadata"], found["tags"]) == (
+        "completed",
+        1,
+        {"m": 1},
+        ["t"],
+    )
     assert [e["error"] for e in found["errors"]] == [f"life {n}" for n in (1, 2, 3, 4)]
     assert [*leases, attempt.run_lease] == [1, 2, 3, 4, 5]
     assert queue.retry_dead(job_id) == []
@@ -221,7 +228,10 @@ def test_a_job_goes_to_and_fro_in_one_transaction_and_is_claimed_once(queue: Que
 
 
 def test_a_job_that_is_moved_by_hand_keeps_everything_and_is_never_claimed(queue: Queue) -> None:
-    for make in (lambda: queue.enqueue(args={"n": 1}), lambda: queue.enqueue(args={"n": 1}, run_at="2099-01-01T00:00:00Z")):
+    for make in (
+        lambda: queue.enqueue(args={"n": 1}),
+        lambda: queue.enqueue(args={"n": 1}, run_at="2099-01-01T00:00:00Z"),
+    ):
         job_id = make()
         before = queue.job(job_id) or {}
         assert queue.one("select awa_pool.move_to_dead(%s, 'poisoned')", job_id) == "failed"
@@ -243,7 +253,9 @@ def test_what_runs_has_completed_or_is_dead_is_not_moved(queue: Queue) -> None:
     ids = [running.job_id, completed.job_id, dead, moved.job_id, 2**60]
     answers = queue.rows("select job_id, status, detail from awa_pool.move_ids_to_dead(%s, 'manual')", ids)
     assert [(i, s) for i, s, _ in answers] == [(each, "refused") for each in ids]
-    for (_, _, why), word in zip(answers, ("running", "completed", "already", "running", "no job"), strict=True):
+    for (_, _, why), word in zip(
+        answers, ("running", "completed", "already", "running", "no job"), strict=True
+    ):
         assert word in why
 
 
@@ -263,7 +275,9 @@ def test_ended_jobs_move_by_filter_page_by_page(queue: Queue) -> None:
     assert {_place(queue, each) for each in failed} == {"jobs_dead"}
     assert _place(queue, attempt.job_id) == "jobs_finished"
     with pytest.raises(psycopg.Error) as refused:
-        queue.rows("select awa_pool.move_ended_to_dead('completed', null, 'q', null, null, null, null, null, 2, 'x')")
+        queue.rows(
+            "select awa_pool.move_ended_to_dead('completed', null, 'q', null, null, null, null, null, 2, 'x')"
+        )
     assert refused.value.sqlstate == "AW001"
 
 
@@ -286,7 +300,8 @@ def test_each_queue_keeps_its_dead_for_its_own_time(queue: Queue) -> None:
     queue.name, name = other, queue.name
     kept = _die(queue)
     queue.rows(
-        "update awa_pool.jobs_dead set finalized_at = now() - interval '2 h' where job_id = any(%s)", [old, kept]
+        "update awa_pool.jobs_dead set finalized_at = now() - interval '2 h' where job_id = any(%s)",
+        [old, kept],
     )
     assert queue.one("select awa_pool.prune_dead(3600, 1000)") == "dropped 1 dead jobs"
     assert [queue.job(each) is None for each in (old, fresh, kept)] == [True, False, False]
