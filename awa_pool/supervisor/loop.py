@@ -65,6 +65,7 @@ class PoolRun:
         self._clock = clock
         self._queues: tuple[QueueSpec, ...] = config.queues
         self._status: int | None = None
+        self._dropping: set[str] = set()
         self._sample_due_s = self._show_due_s = 0.0
 
     def paint_for(self, asked_at_s: Callable[[], float | None]) -> None:
@@ -168,9 +169,19 @@ class PoolRun:
     def _said(self, incarnation: str, message: Message) -> None:
         if isinstance(message, Stats):
             self.figures.take(message.role, incarnation, message.figures)
+            self._tell_of_dropped_values(message)
         elif isinstance(message, Ready):
             self._fleet.measure(incarnation)  # it may die before the next regular sample
         self._step(ev.ChildSaid(incarnation, message))
+
+    def _tell_of_dropped_values(self, message: Stats) -> None:
+        """Warn once a kind, however many workers come and go: a handler's value that nobody keeps is a misunderstanding."""
+        dropped = message.figures.get("dropped")
+        if message.role == WORKER and isinstance(dropped, dict):
+            for kind, type_name in dropped.items():
+                if kind not in self._dropping:
+                    self._dropping.add(kind)
+                    _log.warning("handlers of kind %s return %s: the value is dropped", kind, type_name)
 
     def _database_said(self, news: object) -> None:
         match news:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable
 from random import Random
 from types import CoroutineType
@@ -17,8 +16,6 @@ from awa_pool.states import Outcome
 
 from .bodies import Body, Unreadable
 from .core import Piece
-
-_log = logging.getLogger(__name__)
 
 
 def leave_out_our_frame(raised: BaseException) -> None:
@@ -35,12 +32,13 @@ class Endings:
         self.registry = registry
         self._app_name = app_name
         self._rng = rng
-        self._warned: set[str] = set()
+        self.dropped: dict[str, str] = {}
+        """Kind -> type of a value that its handlers return and nobody keeps; the supervisor tells it once for all."""
 
     def of_handler(
         self, task: Task, attempt: int, result: object, raised: BaseException | None, *, late: bool = False
     ) -> Ending:
-        """Resolve what a handler returned or raised; a value nobody keeps is warned about once per kind.
+        """Resolve what a handler returned or raised; a value nobody keeps is noted.
 
         `late`: the handler had been told that its deadline has passed.
         """
@@ -53,9 +51,8 @@ class Endings:
         ending = resolve_outcome(
             result, raised, attempt=attempt, backoff=task.backoff, rng=self._rng, late=late
         )
-        if ending.dropped is not None and task.kind not in self._warned:
-            self._warned.add(task.kind)
-            _log.warning("handlers of kind %s return %s: the value is dropped", task.kind, ending.dropped)
+        if ending.dropped is not None:
+            self.dropped.setdefault(task.kind, ending.dropped)
         return ending
 
     def undecodable(self, error: BaseException) -> Ending:

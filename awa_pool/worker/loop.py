@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from time import monotonic
+from typing import Any
 
 from awa_pool.control import ControlPipe
 from awa_pool.errors import AwaError
@@ -27,7 +29,10 @@ _LOOK_S = 0.001  # how often `job.is_cancelled()` really looks
 class WorkerLoop:
     """Runs until it is told to stop, or the supervisor is gone; `run` returns the exit status."""
 
-    def __init__(self, pipe: ControlPipe, role: str, incarnation: str, quota: Quota) -> None:
+    def __init__(
+        self, pipe: ControlPipe, role: str, incarnation: str, quota: Quota, dropped: Mapping[str, str]
+    ) -> None:
+        """`dropped` is what `Endings` notes of values that nobody keeps."""
         self._pipe = pipe
         self._role = role
         self._incarnation = incarnation
@@ -43,6 +48,7 @@ class WorkerLoop:
         self._stopped_now = False
         self._quota = quota if quota.most else None
         self._worn = False
+        self._dropped = dropped
 
     def add_sync(self, lane: Lane, executor: SyncExecutor) -> None:
         """Take the sync lane in; made by this thread."""
@@ -160,7 +166,7 @@ class WorkerLoop:
                     pass  # meant for another role: nothing of ours depends on it
         if now_s >= self._next_stats_s:
             self._next_stats_s = now_s + STATS_S
-            self._pipe.send(Stats(self._role, self._incarnation, self._figures()))
+            self.tell_figures()
 
     def _mind_quota(self, quota: Quota, now_s: float) -> None:
         """Ask for a successor in time; start nothing more once all has been started that may be."""
@@ -188,7 +194,11 @@ class WorkerLoop:
         if self._async is not None:
             self._async.greet()
 
-    def _figures(self) -> dict[str, int]:
+    def tell_figures(self) -> None:
+        """Say how far this worker has come; once more before it ends, so that nothing it noted is lost."""
+        self._pipe.send(Stats(self._role, self._incarnation, self._figures()))
+
+    def _figures(self) -> dict[str, Any]:
         cores: list[LaneCore] = [] if self._lane is None else [self._lane.core]
         if self._async is not None:
             if not self._async.alive:
@@ -198,4 +208,5 @@ class WorkerLoop:
             "jobs": sum(core.jobs_done for core in cores),
             "unacknowledged": sum(core.unacknowledged_jobs for core in cores),
             "malformed": self._lane.malformed if self._lane is not None else 0,
+            "dropped": self._dropped,
         }

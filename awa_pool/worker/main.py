@@ -83,12 +83,10 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
     async_kinds = [kind for kind, is_async in kinds.items() if is_async]
     capacity = max(1, int(settings.get("concurrency") or 1))
     rules = _kill_rules(registry, float(settings.get("kill_grace_s") or 0.0))
-    page = Page.create(
-        str(settings["page_path"]), capacity if async_kinds else 1, list(kinds), rules=rules
-    )
+    page = Page.create(str(settings["page_path"]), capacity if async_kinds else 1, list(kinds), rules=rules)
     endings = Endings(registry, str(settings.get("app") or "__main__"), random.Random())
     quota = Quota(int(settings.get("max_jobs") or 0), time.monotonic())
-    loop = WorkerLoop(pipe, ROLE, incarnation, quota)
+    loop = WorkerLoop(pipe, ROLE, incarnation, quota, endings.dropped)
     if sync_kinds or not async_kinds:
         core = LaneCore(number, incarnation, "sync", 1, sync_kinds)
         lane = Lane(core, page.sync, settings, "sync")
@@ -110,6 +108,7 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
     gc.freeze()  # what boot has made stays: collections look at what jobs make
     drained = loop.run()
     if drained:
+        loop.tell_figures()
         _stop(registry)
         if loop.close():
             wire.terminate()
