@@ -191,6 +191,11 @@ class PoolConfig:
     drain_timeout_s: float = _setting(
         _duration(0, 86_400, "25s"), 25.0, "how long running jobs may go on after a stop signal"
     )
+    kill_grace_s: float = _setting(
+        _duration(0, 86_400, "5s"),
+        5.0,
+        "from an attempt's deadline, or its cancel, to the kill of its worker",
+    )
     start_method: str = _setting(_one_of("forkserver", "spawn"), "forkserver", "how workers are started")
     boot_timeout_s: float = _setting(
         _duration(1, 3600, "30s"), 30.0, "a process not ready after this is replaced"
@@ -290,6 +295,7 @@ SETTINGS: Mapping[str, Setting] = _settings()
 _BY_KEY = {setting.key: setting for setting in SETTINGS.values()}
 _WITH_UNIT = {
     "drain_timeout_s",
+    "kill_grace_s",
     "boot_timeout_s",
     "poll_interval_s",
     "retention_s",

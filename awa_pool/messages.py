@@ -8,7 +8,7 @@ mask (bit i = index i, 0 ≤ i < 63). Durations are seconds, instants the host's
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 from .errors import UnknownMessage, WireError
@@ -41,9 +41,9 @@ def decode(name: str, values: Any) -> Message:
     names = FIELDS[name]
     if not isinstance(values, list) or len(values) != len(names):
         raise WireError(f"{name}: expected {len(names)} fields")
-    for field, value, wanted in zip(names, values, WANTED[name], strict=True):
+    for name_, value, wanted in zip(names, values, WANTED[name], strict=True):
         if wanted is not None and not (isinstance(value, wanted) and not (wanted is int and value is True)):
-            raise WireError(f"{name}.{field}: expected {wanted.__name__}, got {type(value).__name__}")
+            raise WireError(f"{name}.{name_}: expected {wanted.__name__}, got {type(value).__name__}")
     return cls(*values)
 
 
@@ -225,6 +225,9 @@ class WorkerGone(Message):
     cause: str  # "killed by signal 9 (SIGKILL)" | "exited with status 3", with peak RSS and an OOM hint
     started: list[Any]  # [[receipt_id, started_mask, completed_mask], …] from the page's journal
     phase: str
+    charged: list[Any] = field(default_factory=list)
+    """`[[receipt_id, mask, reason], …]`: it was killed for just these attempts; what ran beside them goes back. Empty:
+    it died of what it ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +279,17 @@ class Idle(Message):
     """Dispatcher, under --drain: nothing available or running is left; `later` wait for their time or are paused."""
 
     later: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptCancelled(Message):
+    """Dispatcher: the database has cancelled an attempt that this worker may be running: see that it ends."""
+
+    worker: int
+    incarnation: str
+    receipt_id: int
+    nonce: int
+    index: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from awa_pool.states import Outcome
 
 from . import notes
 from .audit import NO_AUDIT, Audit, held_pieces
+from .cancels import Cancels
 from .claims import Claiming
 from .departures import Departures
 from .desk import Desk
@@ -48,6 +49,7 @@ from .events import (
     OpenAttemptsRead,
     PageRead,
     PagesRead,
+    RunningRead,
     Send,
     Settings,
     StoreIsBack,
@@ -80,6 +82,7 @@ class Dispatcher:
         self.recalls = Recalls(self.desk)
         self.departures = Departures(self.desk)
         self.audit = Audit(self.desk)
+        self.cancels = Cancels(self.desk)
         self._finalizer: str | None = None
         self._hello_s: float | None = None
         self._cut_s: float | None = None
@@ -175,6 +178,7 @@ class Dispatcher:
                 self._finalizer_said(message)
             case Claimed():
                 self.claiming.answered(event)
+                self.cancels.claimed()
                 if self.claiming.stopped:
                     self.desk.give_back_stock()
             case SupervisorSaid(message):
@@ -195,6 +199,12 @@ class Dispatcher:
                 self.audit.pages_read(started)
             case OpenAttemptsRead(rows):
                 self.audit.rows_read(rows)
+                if (
+                    not self.audit.asking
+                ):  # else an older question was answered, from before some of what runs now
+                    self.cancels.opened(rows, self.audit.asked_s)
+            case RunningRead(rows):
+                self.cancels.running(rows)
             case WorkLeftRead():
                 self.claiming.work_left(event)
             case StoreSaysNo():
@@ -309,11 +319,7 @@ class Dispatcher:
             or not all(word.lstrip("-").isdecimal() for word in words[1:])
         ):
             return  # another version's notice, or anybody's: NOTIFY is open to all
-        job_id, receipt_id = int(words[1]), int(words[3])
-        receipt = self.desk.books.get(receipt_id)
-        if receipt is not None and job_id in receipt.job_ids:
-            self.desk.cancel(receipt, receipt.job_ids.index(job_id))
-            self.desk.note(logging.DEBUG, notes.JOB_CANCELLED, job_id=job_id)
+        self.cancels.notified(int(words[1]), int(words[3]))
 
     def _store_says_no(self, event: StoreSaysNo) -> None:
         match event.what:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from awa_pool.messages import WorkerGone
+from awa_pool.outcomes import DEADLINE_EXCEEDED
 from awa_pool.states import Outcome
 
 from . import notes
@@ -22,6 +23,8 @@ class _Gone:
     due_s: float
     message: WorkerGone
     marks: dict[int, tuple[int, int]]
+    charged: dict[int, dict[str, int]]
+    """Receipt -> reason -> mask, where it was killed for certain attempts."""
 
 
 class Departures:
@@ -46,7 +49,19 @@ class Departures:
                 continue
             before = marks.get(row[0], (0, 0))
             marks[row[0]] = (before[0] | row[1] | row[2], before[1] | row[2])
-        self._waiting.append(_Gone(self._desk.now_s + GRACE_S, message, marks))
+        charged: dict[int, dict[str, int]] = {}
+        for row in message.charged:
+            if not (
+                isinstance(row, list)
+                and len(row) == 3
+                and isinstance(row[2], str)
+                and _well_formed([*row[:2], 0])
+            ):
+                self._desk.malformed("supervisor", "WorkerGone.charged")
+                continue
+            reasons = charged.setdefault(row[0], {})
+            reasons[row[2]] = reasons.get(row[2], 0) | row[1]
+        self._waiting.append(_Gone(self._desk.now_s + GRACE_S, message, marks, charged))
 
     def check(self, *, at_once: bool = False) -> list[bytes]:
         """Settle what is due; returns the peers that exist no more."""
@@ -59,7 +74,6 @@ class Departures:
 
     def _settle(self, gone: _Gone) -> list[bytes]:
         desk, message = self._desk, gone.message
-        error = {"error": message.cause, "type": "WorkerDied", "phase": message.phase}
         held: dict[int, int] = {}
         ran: dict[int, int] = {}
         peers = []
@@ -77,11 +91,10 @@ class Departures:
             receipt = desk.books.get(receipt_id)
             if receipt is not None:
                 mine = held.get(receipt_id, 0) | receipt.adrift & gone.marks.get(receipt_id, (0, 0))[0]
-                some = self._end(
-                    receipt, mine, ran.get(receipt_id, 0), gone.marks.get(receipt_id, (0, 0)), error
-                )
+                some = self._end(receipt, mine, ran.get(receipt_id, 0), gone)
                 lost, returned = lost + some[0], returned + some[1]
-        self.lost += lost
+        if not gone.charged:
+            self.lost += lost
         level = logging.WARNING if lost or returned else logging.INFO
         desk.note(
             level,
@@ -93,21 +106,33 @@ class Departures:
         )
         return peers
 
-    def _end(
-        self, receipt: Receipt, held: int, ran: int, marks: tuple[int, int], error: dict[str, Any]
-    ) -> tuple[int, int]:
+    def _end(self, receipt: Receipt, held: int, ran: int, gone: _Gone) -> tuple[int, int]:
         """Completed bits completed, started ones are lost, the rest goes back; returns (lost, returned) counts.
+
+        A worker that was killed for certain attempts loses just these: what ran beside them goes back unharmed.
 
         What had run before, and did not complete, is not what the worker died of. Its result went down with the
         worker, unless the finalizer has it: then this comes too late and changes nothing. So it goes back too.
         """
-        started, completed = marks
-        desk = self._desk
+        started, completed = gone.marks.get(receipt.receipt_id, (0, 0))
+        desk, message = self._desk, gone.message
         mine = (held & ~receipt.ending) | ran
         desk.end(receipt, mine & completed, Outcome.COMPLETED)
-        lost = desk.end(receipt, mine & started & ~(completed | ran), Outcome.LOST, error)
-        returned = desk.end(receipt, mine & ~completed & (~started | ran), Outcome.RETURN)
+        cut = mine & started & ~(completed | ran)
+        lost = 0
+        if not gone.charged:
+            error = {"error": message.cause, "type": "WorkerDied", "phase": message.phase}
+            lost = desk.end(receipt, cut, Outcome.LOST, error)
+        for reason, mask in gone.charged.get(receipt.receipt_id, {}).items():
+            lost |= desk.end(receipt, cut & mask, Outcome.LOST, _charge(message, reason))
+        returned = desk.end(receipt, mine & ~(completed | lost), Outcome.RETURN)
         return lost.bit_count(), returned.bit_count()
+
+
+def _charge(message: WorkerGone, reason: str) -> dict[str, Any]:
+    """The error of an attempt for which its worker was killed."""
+    kind = "DeadlineExceeded" if reason == DEADLINE_EXCEEDED else "JobCancelled"
+    return {"error": f"{reason}: {message.cause}", "type": kind, "phase": message.phase, "reason": reason}
 
 
 def _well_formed(row: Any) -> bool:

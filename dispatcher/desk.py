@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from awa_pool.messages import CancelJob, EndAttempts, Recall
+from awa_pool.messages import AttemptCancelled, CancelJob, EndAttempts, Recall
 from awa_pool.states import Outcome
 
 from . import notes
 from .books import Books, Receipt, bits
-from .events import Command, Note, Send, Settings, ToFinalizer
+from .events import Command, Note, Send, Settings, ToFinalizer, ToSupervisor
 from .lanes import BUFFER_S, Lane, Lanes, Stock, run_jobs
 from .pacing import Pacing
 
@@ -146,12 +146,15 @@ class Desk:
         self.out.extend(Send(lane.peer, Recall(receipt_id, mask)) for receipt_id, mask in wanted.items())
 
     def cancel(self, receipt: Receipt, index: int) -> None:
-        """The database closed this attempt: tell the lane that has it, forget it if nobody has."""
+        """The database closed this attempt: tell the lane that has it, and who ends it if that does not help; forget it if
+        nobody has it."""
         mask = 1 << index
         if receipt.stock & mask:
             self.close(receipt, mask)
         elif receipt.out & mask and (lane := self.lanes.holder(receipt.receipt_id, mask)) is not None:
             self.out.append(Send(lane.peer, CancelJob(receipt.job_ids[index], receipt.run_lease(index))))
+            news = AttemptCancelled(lane.worker, lane.incarnation, receipt.receipt_id, receipt.nonce, index)
+            self.out.append(ToSupervisor(news))
 
     def malformed(self, where: str, why: str) -> None:
         self.note(logging.WARNING, notes.MALFORMED, source=where, reason=why)

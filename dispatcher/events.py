@@ -192,6 +192,28 @@ class PagesRead:
     started: dict[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class PageRun:
+    """An attempt that a page shows running, since `started_s` of the host's monotonic clock."""
+
+    worker: int
+    incarnation: str
+    lane: str
+    receipt_id: int
+    nonce: int
+    index: int
+    job_id: int
+    run_lease: int
+    started_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunningRead:
+    """All that the pages of this host's workers show running."""
+
+    rows: list[PageRun]
+
+
 Event = (
     Tick
     | Heard
@@ -206,6 +228,7 @@ Event = (
     | Notified
     | PageRead
     | PagesRead
+    | RunningRead
 )
 
 
@@ -266,6 +289,11 @@ class ReadPages:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadRunning:
+    """Read what the pages of all workers show running now."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadPage:
     """Read that worker's page for this lane."""
 
@@ -297,6 +325,7 @@ Command = (
     | ReadWorkLeft
     | ReadPage
     | ReadPages
+    | ReadRunning
     | Note
     | Exit
 )

@@ -25,6 +25,7 @@ from .events import (
     Note,
     ReadPage,
     ReadPages,
+    ReadRunning,
     Send,
     SupervisorSaid,
     Tick,
@@ -32,7 +33,7 @@ from .events import (
     ToSupervisor,
     Undeliverable,
 )
-from .pages import look, look_everywhere
+from .pages import look, look_at_running, look_everywhere
 
 STATS_EVERY_S = 1.0
 LEAST_NAP_S = 0.002
@@ -135,6 +136,8 @@ class Loop:
                 self._back.append(look(self._run_dir, command, time.monotonic()))
             case ReadPages():
                 self._back.append(look_everywhere(self._run_dir))
+            case ReadRunning():
+                self._back.append(look_at_running(self._run_dir))
             case Note(level, event, fields):
                 if _log.isEnabledFor(level):
                     text = " ".join(f"{name}={value}" for name, value in fields.items())

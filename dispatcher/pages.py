@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from awa_pool.errors import AwaError
-from awa_pool.page import read_page
+from awa_pool.page import LANES, PageReader, read_page
 
-from .events import PagePiece, PageRead, PagesRead, ReadPage
+from .events import PagePiece, PageRead, PageRun, PagesRead, ReadPage, RunningRead
 
 
 def look(run_dir: str, command: ReadPage, now_s: float) -> PageRead:
@@ -46,3 +46,24 @@ def look_everywhere(run_dir: str) -> PagesRead:
             for running in lane.running:
                 started[running.receipt_id] = started.get(running.receipt_id, 0) | 1 << running.index
     return PagesRead(started)
+
+
+def look_at_running(run_dir: str) -> RunningRead:
+    """Read what all workers run now."""
+    rows: list[PageRun] = []
+    try:
+        names = [name for name in os.listdir(run_dir) if name.startswith("w") and name.endswith(".page")]
+    except OSError:
+        names = []
+    for name in names:
+        number, _, incarnation = name.removeprefix("w").removesuffix(".page").partition("-")
+        try:
+            worker, reader = int(number), PageReader(os.path.join(run_dir, name))
+        except (AwaError, OSError, ValueError):
+            continue
+        for lane in LANES:
+            for run in reader.running(lane):
+                attempt = (run.receipt_id, run.nonce, run.index, run.job_id, run.run_lease)
+                rows.append(PageRun(worker, incarnation, lane, *attempt, run.started_s))
+        reader.close()
+    return RunningRead(rows)

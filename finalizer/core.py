@@ -26,6 +26,7 @@ from awa_pool.messages import (
     Stop,
     StopNow,
 )
+from awa_pool.outcomes import DEADLINE_EXCEEDED
 
 from . import notes
 from .events import (
@@ -277,7 +278,11 @@ class Finalizer:
     def _item_closed(self, item: Item, status: str, state: str | None) -> None:
         if status == "done":
             outcome = item.values["outcome"]
-            self._ended[item.kind, "fail" if state == "failed" else outcome] += 1
+            if item.overran:
+                outcome = DEADLINE_EXCEEDED  # on the last attempt too: a time-out is counted as nothing else
+            elif state == "failed":
+                outcome = "fail"
+            self._ended[item.kind, outcome] += 1
         else:
             self._stale += 1
         receipt_id = item.values["receipt_id"]

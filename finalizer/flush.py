@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Generic, TypeVar
 
+from awa_pool.outcomes import DEADLINE_EXCEEDED
+
 from .events import Complete, Finish
 
 
@@ -60,6 +62,12 @@ class Item:
     @property
     def jobs(self) -> int:
         return 1
+
+    @property
+    def overran(self) -> bool:
+        """The attempt ended because its deadline had passed."""
+        error = self.values.get("error")
+        return isinstance(error, dict) and error.get("reason") == DEADLINE_EXCEEDED
 
     @property
     def key(self) -> tuple[int, int, int]:

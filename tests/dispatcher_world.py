@@ -22,11 +22,14 @@ from awa_pool.dispatcher.events import (
     OpenAttemptsRead,
     PagePiece,
     PageRead,
+    PageRun,
     PagesRead,
     ReadOpenAttempts,
     ReadPage,
     ReadPages,
+    ReadRunning,
     ReadWorkLeft,
+    RunningRead,
     Send,
     Settings,
     StoreSaysNo,
@@ -132,7 +135,7 @@ class World:
                     self.to_finalizer.append(message)
                 case ToSupervisor(message):
                     self.supervisor.append(message)
-                case Claim() | ReadOpenAttempts() | ReadPage() | ReadPages() | ReadWorkLeft():
+                case Claim() | ReadOpenAttempts() | ReadPage() | ReadPages() | ReadRunning() | ReadWorkLeft():
                     if isinstance(command, Claim):
                         self.claims.append(command)
                     self.questions.append(command)
@@ -188,6 +191,8 @@ class World:
                 self.step(self._page(peer))
             case ReadPages():
                 self.step(self._pages())
+            case ReadRunning():
+                self.step(self._running())
             case ReadWorkLeft():
                 running = sum(row.open_mask.bit_count() for row in self.open_rows())
                 self.step(WorkLeftRead(len(self.available), running, 0))
@@ -354,6 +359,19 @@ class World:
             for receipt_id, index in lane.started:
                 started[receipt_id] = started.get(receipt_id, 0) | 1 << index
         return PagesRead(started)
+
+    def _running(self) -> RunningRead:
+        rows = []
+        for peer, lane in self.lanes.items():
+            if lane.running is not None:
+                (receipt_id, index), row = lane.running, self.rows[lane.running[0]]
+                worker, incarnation, name = peer.decode().removeprefix("w").split("-")
+                run = PageRun(
+                    int(worker), incarnation, name, receipt_id, -receipt_id, index, row.job_ids[index], 1,
+                    lane.since_s,
+                )  # fmt: skip
+                rows.append(run)
+        return RunningRead(rows)
 
     # --- what must hold ------------------------------------------------------------------------------------
 

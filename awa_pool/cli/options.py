@@ -18,6 +18,7 @@ DEFAULTS: dict[str, str] = {
     "concurrency": "100",
     "queues": "those that the app's tasks name",
     "drain_timeout_s": "25s",
+    "kill_grace_s": "5s",
     "boot_timeout_s": "30s",
     "poll_interval_s": "1s",
     "retention_s": "24h",

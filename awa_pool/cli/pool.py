@@ -44,6 +44,7 @@ def pool(
     poll_interval: Annotated[str | None, option("poll_interval_s", "TIME", DATABASE)] = None,
     drain: Annotated[bool | None, switch("drain", STOPPING)] = None,
     drain_timeout: Annotated[str | None, option("drain_timeout_s", "TIME", STOPPING)] = None,
+    kill_grace: Annotated[str | None, option("kill_grace_s", "TIME", STOPPING)] = None,
     retention: Annotated[str | None, option("retention_s", "TIME", UPKEEP)] = None,
     history_size: Annotated[str | None, option("history_bytes", "SIZE", UPKEEP)] = None,
     dlq_retention: Annotated[str | None, option("dlq_retention_s", "TIME", UPKEEP)] = None,
@@ -62,7 +63,8 @@ def pool(
         "start_method": start_method, "boot_timeout_s": boot_timeout, "max_jobs_per_worker": max_jobs_per_worker,
         "max_rss_bytes": max_rss, "run_dir": run_dir, "dsn": dsn, "schema": schema, "embedded": embedded,
         "data_dir": data_dir, "listen": listen, "listen_dsn": listen_dsn, "poll_interval_s": poll_interval,
-        "drain": drain, "drain_timeout_s": drain_timeout, "retention_s": retention, "history_bytes": history_size,
+        "drain": drain, "drain_timeout_s": drain_timeout, "kill_grace_s": kill_grace, "retention_s": retention,
+        "history_bytes": history_size,
         "dlq_retention_s": dlq_retention, "heartbeat_s": heartbeat, "stale_s": stale_after, "metrics_port": metrics_port,
         "metrics_host": metrics_host, "log_level": log_level, "log_format": log_format,
     }  # fmt: skip

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
-from collections import deque
+from collections import Counter, deque
+from dataclasses import replace
 
 from awa_pool.messages import (
     ActorReplaced,
+    AttemptCancelled,
     Drained,
     Fatal,
     Idle,
@@ -33,17 +35,22 @@ from .events import (
     FactsSettled,
     Instruct,
     Kill,
+    KillFor,
+    LimitsSeen,
     Log,
     Refused,
     RuntimeLost,
     Settle,
     SignalCame,
+    Spared,
     Start,
     TakeNewRuntime,
     Tell,
+    Terminate,
     WorkerMeasured,
     WorkersStopped,
 )
+from .limits import Attempt, Limits
 from .patience import Rules, forgive, overdue
 from .places import SHORT_LIFE_S, Child, Life, Place
 from .recycling import IDLE_GRACE_S, NO_HURRY_S, Recycling
@@ -80,6 +87,9 @@ class Supervisor:
         self._gone: deque[tuple[float, WorkerGone]] = deque()
         self._recycling = Recycling(rules.max_rss_bytes)
         self._last_s: float | None = None
+        self.limits = Limits()
+        self.killed: Counter[str] = Counter()
+        """Workers killed for one of their attempts, by reason."""
 
     # --- questions --------------------------------------------------------------------------------------------
 
@@ -132,6 +142,12 @@ class Supervisor:
                 out = self._measured(event, now_s)
             case WorkersStopped():
                 out = self._frozen(event.incarnations, now_s)
+            case LimitsSeen():
+                out = self._limits_seen(event, now_s)
+            case Spared(incarnation=incarnation):
+                if (child := self.child(incarnation)) is not None:
+                    child.killed_for, child.charged = "", []
+                out = []
             case SignalCame():
                 out = self._signalled(event, now_s)
             case RuntimeLost():
@@ -165,6 +181,21 @@ class Supervisor:
         while self._gone and self._gone[0][0] < now_s - REMEMBER_GONE_S:
             self._gone.popleft()
         return out
+
+    def _limits_seen(self, event: LimitsSeen, now_s: float) -> list[Command]:
+        child = self.child(event.incarnation)
+        verdict = self.limits.seen(event.incarnation, event.held, alone=event.alone, now_s=now_s)
+        if child is None or child.killed_for:
+            return []
+        if not verdict.kill_for:
+            return [Terminate(event.incarnation, attempt) for attempt in verdict.terminate_for]
+        child.killed_for = "; ".join(map(str, verdict.kill_for[:3]))
+        attempts = tuple(overdue.held.attempt for overdue in verdict.kill_for)
+        child.charged = [
+            [each.held.attempt.receipt_id, 1 << each.held.attempt.index, each.reason]
+            for each in verdict.kill_for
+        ]
+        return [KillFor(event.incarnation, attempts)]
 
     def _wants(self, place: Place) -> bool:
         """While the pool stops only the finalizer is worth a new one: results may still come."""
@@ -224,6 +255,8 @@ class Supervisor:
                 ]
             case Worn(jobs=jobs) if child.role == WORKER:
                 return self._recycle(place, child, f"{jobs} jobs", now_s)
+            case AttemptCancelled(_, incarnation, receipt_id, nonce, index) if incarnation in self._children:
+                self.limits.cancelled(incarnation, Attempt(receipt_id, nonce, index), now_s)
             case Stats(figures=figures):
                 if child.role == FINALIZER:
                     self._results_held = int(figures.get("held_jobs") or 0)
@@ -270,6 +303,8 @@ class Supervisor:
         if found is None:
             return []
         place, child = found
+        self.limits.forget(event.incarnation)
+        self.killed.update({reason for _, _, reason in child.charged})
         out = self._account(child, event, now_s)
         if child in place.older:
             place.older.remove(child)
@@ -293,7 +328,7 @@ class Supervisor:
         """Tell the dispatcher what a dead worker had started; it may be away, so the news is kept."""
         if event.account is None or child.disowned:
             return []
-        account = event.account
+        account = replace(event.account, charged=child.charged)
         if child.cut:
             # Cut by the shutdown: nothing counts as started, so that no attempt is used up.
             uncounted = [[receipt, completed, completed] for receipt, _, completed in account.started]

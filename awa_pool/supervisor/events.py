@@ -8,6 +8,8 @@ from typing import Any
 
 from awa_pool.messages import Message, WorkerGone
 
+from .limits import Attempt, Held
+
 DISPATCHER = "dispatcher"
 FINALIZER = "finalizer"
 MAINTENANCE = "maintenance"
@@ -84,6 +86,22 @@ class WorkersStopped:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitsSeen:
+    """A look at a worker's page, for deadlines and cancels: all that it runs."""
+
+    incarnation: str
+    held: tuple[Held, ...]
+    alone: bool  # it runs one attempt at most
+
+
+@dataclass(frozen=True, slots=True)
+class Spared:
+    """A worker was not killed for an attempt: its page no longer showed it."""
+
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True)
 class SignalCame:
     """The supervisor was sent a stop signal."""
 
@@ -109,6 +127,8 @@ Event = (
     | ChildExited
     | WorkerMeasured
     | WorkersStopped
+    | LimitsSeen
+    | Spared
     | SignalCame
     | RuntimeLost
     | Tick
@@ -144,9 +164,25 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """SIGKILL a child, a worker with its whole process group."""
+    """SIGKILL a child, a worker with all that it has started."""
 
     incarnation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Terminate:
+    """SIGTERM a worker's process group, if its page shows that attempt still and no other."""
+
+    incarnation: str
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class KillFor:
+    """SIGKILL a worker with all that it has started, if its page shows one of these attempts still; else `Spared`."""
+
+    incarnation: str
+    attempts: tuple[Attempt, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,4 +213,4 @@ class Finish:
     reason: str
 
 
-Command = Start | Instruct | Tell | Kill | Settle | TakeNewRuntime | Log | Finish
+Command = Start | Instruct | Tell | Kill | Terminate | KillFor | Settle | TakeNewRuntime | Log | Finish

@@ -30,6 +30,10 @@ def gauges(snapshot: PoolSnapshot | None, figures: Figures) -> list[Gauge]:
             values={(role,): float(count) for role, count in snapshot.restarts.items()},
         ),
         Gauge(
+            name="awa_pool_limit_kills", about="Workers killed for one of their attempts, by reason", labels=("reason",),
+            counts_up=True, values={(reason,): float(count) for reason, count in snapshot.killed.items()},
+        ),
+        Gauge(
             name="awa_pool_worker_memory_bytes", about="Resident memory of each worker's place", labels=("worker",),
             values={(str(worker.number),): float(worker.rss_bytes) for worker in snapshot.workers if worker.pid},
         ),

@@ -18,6 +18,7 @@ from .core import Supervisor
 from .crash import describe_death, read_account
 from .events import WORKER, Command, Event
 from .heartbeat import DatabaseAway, DatabaseBack, DatabaseRefused, Heart, RuntimeGone
+from .limit_watch import LimitWatch
 from .picture import Painter
 from .places import Child
 from .processes import Death, Fleet
@@ -52,6 +53,7 @@ class PoolRun:
         self.figures = Figures()
         self.runtime_id = str(uuid4())
         self.painter = Painter(core, fleet, run_dir, self.figures, app.title, clock())
+        self._limit_watch = LimitWatch(core.limits, fleet, self.painter)
         self._asked_at_s: Callable[[], float | None] | None = None  # the endpoint's, where there is one
         self.heart: Heart | None = None
         self._config = config
@@ -95,7 +97,7 @@ class PoolRun:
 
     def _pause_s(self) -> float:
         now_s = self._clock()
-        due = [self._core.next_due_s(now_s), self._sample_due_s - now_s]
+        due = [self._core.next_due_s(now_s), self._sample_due_s - now_s, self._limit_watch.due_s() - now_s]
         if self._observer is not None:
             due.append(self._show_due_s - now_s)
         return max(0.001, min(due))
@@ -106,6 +108,9 @@ class PoolRun:
         if now_s >= self._sample_due_s:
             self._sample_due_s = now_s + SAMPLE_EVERY_S
             self._sample()
+        if now_s >= self._limit_watch.due_s():
+            for seen in self._limit_watch.look(now_s):
+                self._step(seen)
         if self.heart is not None:
             self.heart.want_depths = self._want_depths(now_s)
         self._step(ev.Tick())
@@ -233,6 +238,14 @@ class PoolRun:
                 self._fleet.tell(incarnation, message)
             case ev.Kill(incarnation=incarnation):
                 self._fleet.kill(incarnation)
+            case ev.Terminate(incarnation=incarnation, attempt=attempt):
+                if self._limit_watch.shows(incarnation, (attempt,), alone=True):
+                    self._fleet.terminate(incarnation)
+            case ev.KillFor(incarnation=incarnation, attempts=attempts):
+                if self._limit_watch.shows(incarnation, attempts):
+                    self._fleet.kill(incarnation)
+                else:
+                    self._step(ev.Spared(incarnation))
             case ev.Settle(facts=facts):
                 self._queues = queues_of(self._config, facts)
                 _log.info("serving %s", ", ".join(queue.name for queue in self._queues))

@@ -43,12 +43,12 @@ class Painter:
 
     def jobs_done(self, handle: Handle) -> int:
         """Return how many attempts a worker has ended."""
-        reader = self._reader(handle)
+        reader = self.reader(handle)
         return reader.jobs_done() if reader is not None else 0
 
     def is_busy(self, handle: Handle) -> bool:
         """Say whether a worker's page shows anything running."""
-        reader = self._reader(handle)
+        reader = self.reader(handle)
         return reader is not None and any(True for lane in LANES for _ in reader.running(lane))
 
     def forget(self, incarnation: str) -> None:
@@ -99,6 +99,7 @@ class Painter:
             jobs_per_s=self._rate.take(sum(ended.values()), now_s),
             in_flight=sum(self._figures.newest(DISPATCHER).get("in_flight", {}).values()),
             restarts=dict(core.restarts),
+            killed=dict(core.killed),
             actors={role: _state(core.child_of(role)) for role in ACTORS},
         )
         return self.latest
@@ -108,7 +109,7 @@ class Painter:
         handle = self._fleet.handle(child.incarnation) if child is not None else None
         if child is None or handle is None:
             return WorkerView(number=place.number, incarnation="", pid=0, state="empty")
-        reader = self._reader(
+        reader = self.reader(
             handle
         )  # not the whole page: its journal is long, and this is read twice a second
         found = [each for lane in LANES for each in reader.running(lane)] if reader is not None else []
@@ -130,7 +131,8 @@ class Painter:
             rss_bytes=handle.rss_bytes,
         )
 
-    def _reader(self, handle: Handle) -> PageReader | None:
+    def reader(self, handle: Handle) -> PageReader | None:
+        """Return the page of a worker, mapped; None before it made one."""
         reader = self._readers.get(handle.incarnation)
         if reader is None:
             try:

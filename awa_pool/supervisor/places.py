@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from .events import WORKER
 
@@ -34,6 +35,7 @@ class Child:
     heard_s: float  # last sign of life
     retiring: bool = False  # replaced by choice; stops once its successor is ready
     killed_for: str = ""  # why the supervisor killed it
+    charged: list[list[Any]] = field(default_factory=list)  # the attempts it was killed for, see `WorkerGone`
     drained: bool = False
     fatal: str = ""
     leave_by_s: float | None = None  # killed when still there

@@ -27,7 +27,8 @@ from awa_pool.store.mailbox import Mailbox
 
 from .entry import run_actor
 from .events import WORKER
-from .procfs import Memory, group_has_members, oom_kills, read_memory
+from .families import kill_family, kill_orphans, terminate_group
+from .procfs import Memory, oom_kills, read_memory
 from .signals import children_deaf
 
 JOIN_S = 5.0
@@ -198,7 +199,7 @@ class Fleet:
         return said
 
     def kill(self, incarnation: str) -> None:
-        """SIGKILL a child, a worker with its whole process group; one not yet there counts as gone at once.
+        """SIGKILL a child, a worker with all that it has started; one not yet there counts as gone at once.
 
         The start of a fork server may hang in the import of the user's app: nobody waits for it to say no.
         """
@@ -207,11 +208,17 @@ class Fleet:
         handle = self._handles.get(incarnation)
         if handle is None or handle.process.exitcode is not None:
             return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if os.getpgid(handle.pid) == handle.pid:
-                os.killpg(handle.pid, signal.SIGKILL)
-            else:
+        if handle.role == WORKER:
+            kill_family(handle.pid)
+        else:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(handle.pid, signal.SIGKILL)
+
+    def terminate(self, incarnation: str) -> None:
+        """SIGTERM a worker's process group: for the programs that its handlers run, as it disregards the signal itself."""
+        handle = self._handles.get(incarnation)
+        if handle is not None and handle.process.exitcode is None:
+            terminate_group(handle.pid)
 
     def bury(self, incarnation: str) -> Death | None:
         """Take in a child whose sentinel is ready: collect its status, end what it started, close its pipe.
@@ -228,9 +235,8 @@ class Fleet:
         handle.process.join(JOIN_S)
         exit_code = handle.process.exitcode
         handle.peak_bytes = max(handle.peak_bytes, getattr(handle.process, "peak_bytes", 0))
-        if handle.role == WORKER and group_has_members(handle.pid):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(handle.pid, signal.SIGKILL)
+        if handle.role == WORKER:
+            kill_orphans(handle.pid)
         handle.pipe.close()
         close = getattr(handle.process, "close", None)
         if close is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,16 +99,28 @@ def processor_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def group_has_members(group: int) -> bool:
-    """Say whether any process is in that process group."""
-    if not sys.platform.startswith("linux"):
-        return False
+def parent_of(pid: int) -> int:
+    """Return the parent of a process, 0 when unknown."""
+    fields = _stat(pid)
+    return int(fields[1]) if fields else 0
+
+
+def below(leader: int) -> dict[int, int]:
+    """Return the living processes that `leader` has started, those of its session included, each with its parent."""
+    parents: dict[int, int] = {}
+    session: set[int] = set()
     with contextlib.suppress(OSError):
-        return any(
-            name.isdigit() and (fields := _stat(int(name))) and fields[2] == str(group)
-            for name in os.listdir("/proc")
-        )
-    return False
+        for name in os.listdir("/proc"):
+            if name.isdigit() and (fields := _stat(int(name))) and fields[0] not in "ZX":
+                parents[int(name)] = int(fields[1])
+                if fields[3] == str(leader):
+                    session.add(int(name))
+    family = session | {leader}
+    found: set[int] | None = None
+    while found is None or found:
+        found = {pid for pid, parent in parents.items() if parent in family and pid not in family}
+        family |= found
+    return {pid: parents[pid] for pid in family - {leader}}
 
 
 def _stat(pid: int) -> list[str]:

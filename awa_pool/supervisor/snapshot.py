@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -51,6 +51,7 @@ class PoolSnapshot:
     in_flight: int
     restarts: dict[str, int]
     actors: dict[str, str]  # role -> state
+    killed: dict[str, int] = field(default_factory=dict)  # workers killed for one of their attempts, by reason
 
 
 class Observer(Protocol):
