@@ -62,12 +62,12 @@ from .events import (
     WorkLeftRead,
 )
 from .lanes import Lane
+from .pacing import LONGEST_NAP_S
 from .recall import Recalls
 
 FAREWELL_S = 3.0
 """After the drain time: how long to wait for the finalizer to confirm what was given back."""
 MARGIN_S = 0.002
-LONGEST_NAP_S = 0.025
 HELLO_S = 1.0
 """How often to say hello to a finalizer that has not answered."""
 

@@ -14,7 +14,7 @@ FLOOR_S = 8e-6
 """What a worker needs at least per job, with an empty handler."""
 UNKNOWN_S = 0.05
 """Assumed of a kind nobody has run yet: long enough that nothing is put behind it."""
-NAP_S = 0.02
+LONGEST_NAP_S = 0.025
 """The loop may not look for so long while every lane is busy."""
 MAX_CLAIM = 2000
 _STEP = 0.5
@@ -120,7 +120,7 @@ class Pacing:
         mean_s = self.overall.mean_s
         if mean_s is None:
             return 0
-        eaten = slots / mean_s * self.claim_s * 1.5 + slots / max(mean_s, CHUNK_S) * NAP_S
+        eaten = slots / mean_s * self.claim_s * 1.5 + slots / max(mean_s, CHUNK_S) * LONGEST_NAP_S
         return min(MAX_CLAIM, math.ceil(eaten)) if eaten > 0.05 else 0
 
     def receipt_size(self) -> int:

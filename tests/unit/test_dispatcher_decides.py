@@ -6,7 +6,7 @@ import pytest
 from dispatcher_world import FakeLane, World
 
 from awa_pool.dispatcher.claims import FIRST_CLAIM
-from awa_pool.dispatcher.core import LONGEST_NAP_S
+from awa_pool.dispatcher.pacing import LONGEST_NAP_S
 from awa_pool.dispatcher.events import (
     Claim,
     FinalizerSaid,
