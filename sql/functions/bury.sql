@@ -8,6 +8,8 @@ begin
     insert into jobs_dead
     select (p_body).*, 'failed', left(p_reason, 1000), clock_timestamp()
     on conflict (job_id) do nothing;
+    perform settle_keys(
+        array[(p_body).job_id], array[(p_body).unique_key], array[(p_body).unique_states::int], array['failed']);
     return true;
 end
 $$;

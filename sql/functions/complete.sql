@@ -1,5 +1,7 @@
--- complete(slots, receipts, nonces, masks) -> per receipt: done, stale, busy (see close_bits_<slot>). The batch road.
--- Arrow: running -> completed. Locks: receipts by (slot, id), SKIP LOCKED. Errors: AW006 for a slot that is none.
+-- complete(slots, receipts, nonces, masks) -> per receipt: done, stale, busy (see close_bits_<slot>). The batch road. Attempts
+-- whose completion gives up a unique key, or takes one, go by complete_yielding, and have rows of their own.
+-- Arrow: running -> completed. Locks: unique keys; receipts by (slot, id), SKIP LOCKED.
+-- Errors: AW006 for a slot that is none.
 create or replace function {schema}.complete(p_slots int[], p_receipts bigint[], p_nonces bigint[], p_masks bigint[])
 returns table (receipt_id bigint, done bigint, stale bigint, busy bigint)
 language plpgsql volatile
@@ -12,15 +14,32 @@ set enable_mergejoin = off
 as $$
 declare
     g record;
+    v_yields boolean := false;
 begin
+    -- One page of an empty index says that no key changes hands in a slot.
+    for g in select distinct u.slot from unnest(p_slots) as u (slot) loop
+        case g.slot{each_slot}
+        when {slot} then v_yields := v_yields or exists (select from receipts_{slot} as r where r.yields is not null);{end_slot}
+        else raise exception 'no slot is called %', g.slot using errcode = 'AW006';
+        end case;
+    end loop;
+    if v_yields then
+        select array_agg(y.receipt_id) as receipts, array_agg(y.nonce) as nonces, array_agg(y.done) as done,
+               array_agg(y.stale) as stale, array_agg(y.busy) as busy, array_agg(y.done | y.stale | y.busy) as bits
+          into g from complete_yielding(p_slots, p_receipts, p_nonces, p_masks) as y;
+        if g.receipts is not null then
+            return query select * from unnest(g.receipts, g.done, g.stale, g.busy);
+            p_masks := masks_without(p_receipts, p_nonces, p_masks, g.receipts, g.nonces, g.bits);
+        end if;
+    end if;
     for g in
         select u.slot, array_agg(u.receipt_id) as receipts, array_agg(u.nonce) as nonces, array_agg(u.mask) as masks
           from unnest(p_slots, p_receipts, p_nonces, p_masks) as u (slot, receipt_id, nonce, mask)
+         where u.mask <> 0
          group by u.slot order by u.slot
     loop
         case g.slot{each_slot}
         when {slot} then return query select * from complete_{slot}(g.receipts, g.nonces, g.masks);{end_slot}
-        else raise exception 'no slot is called %', g.slot using errcode = 'AW006';
         end case;
     end loop;
 end

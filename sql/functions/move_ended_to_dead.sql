@@ -16,6 +16,7 @@ as $$
 declare
     v_ids bigint[];
     v_moved bigint[];
+    v record;
 begin
     perform require_read_committed('move_ended_to_dead');
     if p_state is null or p_state not in ('failed', 'cancelled') then
@@ -39,7 +40,15 @@ begin
         from gone as g
         on conflict (job_id) do nothing
     )
-    select coalesce(array_agg(g.job_id), '{}') into v_moved from gone as g;
+    select
+        coalesce(array_agg(g.job_id), '{}') as job_ids, array_agg(g.unique_key) as keys,
+        array_agg(g.unique_states::int) as masks, array_agg('failed'::text) as states
+    into v
+    from gone as g;
+    v_moved := v.job_ids;
+    if v.keys is not null then
+        perform settle_keys(v.job_ids, v.keys, v.masks, v.states);
+    end if;
     return query
     select
         i.id, case when i.id = any (v_moved) then 'done' else 'refused' end,

@@ -1,6 +1,7 @@
 -- promote(limit) -> how many due jobs became available, and the seconds until the next is due (null: none waits).
 -- Arrow: scheduled, retryable -> available; jobs of paused queues too. A row that no claim could take (written by other
 -- software) becomes a failed job by itself, and the sweep goes on.
+-- A job that would need its unique key then, while another job holds it, is set aside as cancelled.
 -- Guard: the deferred row. Locks: deferred rows, oldest first, skip locked. Errors: AW002.
 --
 -- The row is deleted and inserted anew under this transaction's xid, in the slot that is current now: under its old xid
@@ -15,10 +16,16 @@ as $$
 #variable_conflict use_column
 declare
     v_notify boolean;
+    v_keyed bigint[];
 begin
     perform require_read_committed('promote');
     with due as materialized (
-        select d.job_id
+        select
+            d.job_id,
+            d.unique_key is not null
+                and states_hold(d.unique_states, d.state) <> states_hold(d.unique_states, 'available')
+                and body_flaw(d.queue, d.priority, d.kind, d.attempt, d.max_attempts, d.tags, d.run_lease, d.snoozes)
+                    is null as keyed
         from jobs_deferred as d
         where d.run_at <= clock_timestamp()
         order by d.run_at, d.job_id
@@ -26,7 +33,7 @@ begin
         for update skip locked
     ),
     taken as materialized (
-        delete from jobs_deferred as d using due where d.job_id = due.job_id
+        delete from jobs_deferred as d using due where d.job_id = due.job_id and not due.keyed
         returning d.*
     ),
     judged as materialized (
@@ -64,9 +71,14 @@ begin
         (select count(*) from put)::int,
         exists (
             select from queue_waiters as w
-            where w.until > clock_timestamp() and exists (select from put as p where p.queue = w.queue))
-    into promoted, v_notify
+            where w.until > clock_timestamp() and exists (select from put as p where p.queue = w.queue)),
+        (select array_agg(d.job_id) from due as d where d.keyed)
+    into promoted, v_notify, v_keyed
     from (select sum(a.jobs) from aside as a) as set_aside;
+    if v_keyed is not null then
+        promoted := promoted + promote_keyed(v_keyed);
+        v_notify := true;
+    end if;
     if v_notify then
         perform pg_notify('awa_pool', '');
     end if;

@@ -32,7 +32,8 @@ begin
     delete from {schema}.cursors as k where k.slot = p_slot;
     delete from {schema}.drained_lanes as d where d.slot = p_slot;
     update {schema}.slots
-       set state = 'free', opened_at = null, sealed_at = null, sealed_xid = null, exhausted_at = null, open_from = 0
+       set state = 'free', opened_at = null, sealed_at = null, sealed_xid = null, exhausted_at = null, open_from = 0,
+           keys_to = -9223372036854775808
      where slot = p_slot;
     return null;
 end

@@ -12,38 +12,52 @@ set search_path = {schema}, pg_catalog, pg_temp
 set jit = off
 as $$
 declare
-    v_queue text;
+    v record;
     v_state text;
-    v_flaw text;
 begin
     perform require_read_committed('retry');
     for i in 1..100 loop
         with taken as (
             delete from jobs_deferred where job_id = p_job_id
             returning job_id, queue, priority, kind, args, max_attempts, run_lease, created_at, metadata, tags,
-                ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, progress
+                ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, progress, state
         ),
         reopened as (
             delete from jobs_finished where job_id = p_job_id and state in ('failed', 'cancelled')
             returning job_id, queue, priority, kind, args, max_attempts, run_lease, created_at, metadata, tags,
-                ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, null::json
+                ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, null::json, state
         ),
         risen as (
             delete from jobs_dead where job_id = p_job_id
             returning job_id, queue, priority, kind, args, max_attempts, run_lease, created_at, metadata, tags,
-                ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, null::json
+                ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, null::json, 'failed'
+        ),
+        body as materialized (
+            select * from taken union all select * from reopened union all select * from risen
+        ),
+        put as (
+            insert into jobs_returned (
+                job_id, queue, priority, kind, args, max_attempts, run_lease, created_at, metadata, tags, ordering_key,
+                errors, snoozes, deadline_s, unique_key, unique_states, progress, attempt, run_at)
+            select
+                b.job_id, b.queue, b.priority, b.kind, b.args, b.max_attempts, b.run_lease, b.created_at, b.metadata,
+                b.tags, b.ordering_key, b.errors, b.snoozes, b.deadline_s, b.unique_key, b.unique_states, b.progress,
+                0, clock_timestamp()
+            from body as b
         )
-        insert into jobs_returned (
-            job_id, queue, priority, kind, args, max_attempts, run_lease, created_at, metadata, tags, ordering_key,
-            errors, snoozes, deadline_s, unique_key, unique_states, progress, attempt, run_at)
-        select b.*, 0, clock_timestamp()
-        from (select * from taken union all select * from reopened union all select * from risen) as b
-        returning queue, body_flaw(queue, priority, kind, 0, max_attempts, tags, run_lease, snoozes)
-        into v_queue, v_flaw;
-        if v_flaw is not null then
-            raise exception 'job % cannot run: %', p_job_id, v_flaw using errcode = 'AW005', detail = v_flaw;
-        elsif v_queue is not null then
-            perform notify_waiters(array[v_queue]);
+        select
+            b.queue, b.state, b.unique_key, b.unique_states::int as mask,
+            body_flaw(b.queue, b.priority, b.kind, 0, b.max_attempts, b.tags, b.run_lease, b.snoozes) as flaw
+        into v
+        from body as b;
+        if v.flaw is not null then
+            raise exception 'job % cannot run: %', p_job_id, v.flaw using errcode = 'AW005', detail = v.flaw;
+        elsif v.queue is not null then
+            if v.unique_key is not null then
+                perform refuse_duplicate(p_job_id, m.holder)
+                from move_keys(array[p_job_id], array[v.unique_key], array[v.mask], array[v.state], 'available') as m;
+            end if;
+            perform notify_waiters(array[v.queue]);
             return 'available';
         end if;
         select j.state into v_state from job(p_job_id) as j;

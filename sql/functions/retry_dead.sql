@@ -2,7 +2,8 @@
 -- state, or 'refused' with the reason why; such a job stays where it is. One batch: call again from the last row on.
 -- Arrow: failed (dead) -> available, or scheduled where run_at lies ahead. Same id, errors, metadata and tags; attempts start over,
 -- progress goes. run_lease goes on rising, so no result of an attempt before counts for one after.
--- Guard: the row in jobs_dead. Locks: these rows, skip locked. Errors: AW001, AW002.
+-- A job whose unique key another job holds is refused, with the holder named.
+-- Guard: the row in jobs_dead. Locks: these rows, skip locked; then keys. Errors: AW001, AW002.
 --
 -- Goes to the end of its lane and not to jobs_returned, so that very many hold up nobody; but a job that stood in this very
 -- transaction's part of the lane already would meet its own tombstone there.
@@ -25,6 +26,9 @@ declare
     v_risen bigint[];
     v_refusals jsonb;
     v_queues text[];
+    v_keys bytea[];
+    v_masks int[];
+    v_kept int[];  -- places of those whose keys others hold
 begin
     perform require_read_committed('retry_dead');
     perform refuse_request('', f.flaw)
@@ -48,14 +52,30 @@ begin
             h.job_id,
             body_flaw(
                 coalesce(p_new_queue, h.queue), coalesce(p_new_priority, h.priority), h.kind, 0, h.max_attempts, h.tags,
-                h.run_lease, h.snoozes) as flaw
+                h.run_lease, h.snoozes) as flaw,
+            h.unique_key, h.unique_states::int as mask
         from held as h
     )
     select
         array_agg(j.job_id) filter (where j.flaw is null),
-        coalesce(jsonb_object_agg(j.job_id, j.flaw) filter (where j.flaw is not null), '{}')
-    into v_risen, v_refusals
+        coalesce(jsonb_object_agg(j.job_id, j.flaw) filter (where j.flaw is not null), '{}'),
+        array_agg(j.unique_key) filter (where j.flaw is null), array_agg(j.mask) filter (where j.flaw is null)
+    into v_risen, v_refusals, v_keys, v_masks
     from judged as j;
+    select
+        coalesce(jsonb_object_agg(
+            v_risen[m.place],
+            case when m.holder is null then 'its unique key is about to change hands'
+                else format('job %s holds its unique key', m.holder) end), '{}') || v_refusals,
+        array_agg(m.place)
+    into v_refusals, v_kept
+    from move_keys(
+        v_risen, v_keys, v_masks, array_fill('failed'::text, array[coalesce(cardinality(v_risen), 0)]),
+        case when v_later then 'scheduled' else 'available' end) as m;
+    if v_kept is not null then
+        v_risen := array(
+            select r.id from unnest(v_risen) with ordinality as r(id, place) where r.place <> all (v_kept));
+    end if;
     with gone as materialized (
         delete from jobs_dead as x where x.job_id = any (v_risen) returning x.*
     ),

@@ -2,6 +2,8 @@
 -- the outcome sends them: the one place that knows it.
 -- Arrow: 2, 3, 7 -> jobs_deferred; 6 -> jobs_returned; 4 -> jobs_dead, or jobs_finished where the queue keeps no dead letters;
 -- 1, 5 -> jobs_finished. Bodies come as they are to be kept (attempts used, last lease, errors); a delay of null is the back-off.
+-- Keys that the new state gives up are dropped, and an end takes its key where it is free (settle_keys); a state in which the
+-- job goes on is the caller's to have taken the key for.
 -- Guard: the caller's, which took the job from its place in the same transaction. Locks: the new rows. Errors: none of its own.
 --
 -- A second job under an id that stands there already (only other software makes such) is dropped: an error here would keep
@@ -16,6 +18,16 @@ set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 as $$
 begin
+    perform settle_keys(array_agg(k.job_id), array_agg(k.unique_key), array_agg(k.unique_states::int), array_agg(k.state))
+    from (
+        select b.job_id, b.unique_key, b.unique_states, outcome_state(c.code) as state
+        from unnest(p_bodies) with ordinality
+            as b(job_id, queue, priority, kind, args, attempt, max_attempts, run_lease, run_at, created_at, metadata,
+                tags, ordering_key, errors, snoozes, deadline_s, unique_key, unique_states, progress, place)
+        join unnest(p_codes) with ordinality as c(code, place) using (place)
+        where b.unique_key is not null
+    ) as k
+    having count(*) > 0;
     if 2 = any (p_codes) or 3 = any (p_codes) or 7 = any (p_codes) then
         insert into jobs_deferred (
             job_id, queue, priority, kind, args, attempt, max_attempts, run_lease, run_at, created_at, metadata, tags,

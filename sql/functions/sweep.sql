@@ -34,7 +34,7 @@ begin
                 v_marks := v_marks + v_count;
                 if s.state <> 'sealed' then
                     update slots set state = 'sealed', sealed_at = clock_timestamp(), sealed_xid = null,
-                                     exhausted_at = null
+                                     exhausted_at = null, keys_to = -9223372036854775808
                      where slot = s.slot;
                     v_found := v_found || format('reopened slot %s for late jobs', s.slot);
                 end if;

@@ -47,7 +47,7 @@ begin
         return query
         with rows_in_order as (
             select u.txid, u.job_id, u.kind, u.args, u.attempt, u.run_lease, u.max_attempts, u.metadata, u.tags,
-                   u.snoozes, u.deadline_s, u.progress, u.ordering_key,
+                   u.snoozes, u.deadline_s, u.progress, u.ordering_key, u.unique_key, u.unique_states,
                    sum(pg_column_size(u.args)) over w as size, row_number() over w as place
               from (
                 (select r.* from unnest(late) as l (x)
@@ -74,6 +74,10 @@ begin
             select count(*)::int as n, max(r.size)::bigint as size, max(r.run_lease) as used_leases,
                    array_agg(r.job_id) as ids, array_agg(r.txid) as txids, array_agg(r.kind) as kinds,
                    array_agg(r.run_lease + 1) as leases,
+                   array_agg(r.unique_key) filter (where r.unique_key is not null) as keys,
+                   array_agg(r.unique_states::int) filter (where r.unique_key is not null) as key_masks,
+                   array_agg(r.place) filter (where r.unique_key is not null) as key_places,
+                   array_agg(r.job_id) filter (where r.unique_key is not null) as key_ids,
                    array_agg(concat('[', r.job_id, ',', to_json(r.kind), ',', r.args, ',', r.attempt + 1, ',',
                         r.run_lease + 1, ',', r.max_attempts, ',',
                         case when r.snoozes = 0
@@ -85,7 +89,9 @@ begin
         ), piece as (
             select nextval('{schema_text}.receipt_id_seq') as receipt_id,
                    hashtextextended(gen_random_uuid()::text, 0) as nonce,
-                   i.low, i.high
+                   i.low, i.high,
+                   case when t.keys is not null and i.low = 1 and p_runtime is not null  -- else it goes back at once
+                        then {schema}.yield_keys(t.keys, t.key_masks, t.key_ids) end as yielded
               from taken as t
              cross join lateral (
                     select i * p_chunk + 1 as low, least((i + 1) * p_chunk, t.n) as high
@@ -105,11 +111,15 @@ begin
              where t.n > 0
         ), written as (
             insert into {schema}.receipts_{slot} (slot, receipt_id, nonce, queue, priority, from_txid, from_id,
-                    to_txid, to_id, job_ids, leases, n, runtime_id, request_id)
+                    to_txid, to_id, job_ids, leases, n, runtime_id, request_id, keyed, yields)
             select {slot}, p.receipt_id, p.nonce, p_queue, p_priority, t.txids[p.low], t.ids[p.low],
                    t.txids[p.high], t.ids[p.high], t.ids[p.low:p.high],
                    case when t.used_leases > 0 then t.leases[p.low:p.high] end, p.high - p.low + 1,
-                   p_runtime, p_request
+                   p_runtime, p_request,
+                   case when t.keys is not null
+                        then {schema}.key_bits(t.key_places, t.key_masks, p.low, p.high, false) end,
+                   case when t.keys is not null
+                        then {schema}.key_bits(t.key_places, t.key_masks, p.low, p.high, true) end
               from piece as p, taken as t
         ), window_row as (
             insert into {schema}.cursor_windows (prev, cur)
