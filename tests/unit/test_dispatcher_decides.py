@@ -6,7 +6,6 @@ import pytest
 from dispatcher_world import FakeLane, World
 
 from awa_pool.dispatcher.claims import FIRST_CLAIM
-from awa_pool.dispatcher.pacing import LONGEST_NAP_S
 from awa_pool.dispatcher.events import (
     Claim,
     FinalizerSaid,
@@ -16,7 +15,7 @@ from awa_pool.dispatcher.events import (
     SupervisorSaid,
 )
 from awa_pool.dispatcher.lanes import BUFFER_S, REFILL_S
-from awa_pool.dispatcher.pacing import KindPace, Pacing, Poll
+from awa_pool.dispatcher.pacing import LONGEST_NAP_S, KindPace, Pacing, Poll
 from awa_pool.messages import (
     ActorReplaced,
     AttemptsClosed,
