@@ -114,7 +114,7 @@ def retry(
     """Give dead jobs all their attempts again: by number, by a filter, or --all of them."""
     chosen = _filter(bulk_filter, ids, kind, queue, tag, reason, after, before, every)
     due = None if run_at is None else gate.checked_run_at(_instant(run_at, "--run-at", ahead=True))
-    change = {
+    change: dict[str, Any] = {
         "run_at": due,
         "priority": None if priority is None else gate.checked_priority(priority),
         "queue": None if to_queue is None else gate.checked_name(to_queue, "--to-queue"),

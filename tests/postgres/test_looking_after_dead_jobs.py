@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -241,6 +243,20 @@ def test_a_misspelt_queue_is_refused_by_name_and_a_declared_one_is_not(client: C
     client.resume_queue("reports")
     client.set_queue("later")
     client.pause_queue("later")
+
+
+def test_the_code_of_the_page_runs_as_it_stands(
+    dsn: str, client: Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "dead-letter-queue.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (wanted,) = dead_jobs(dsn, queue="mail", kind="send_email")
+    monkeypatch.setenv("AWA_POOL_DSN", dsn)
+    made: dict[str, Any] = {}
+    exec(compile(code, "dead-letter-queue.md", "exec"), made)
+    made["client"].close()
+    assert str(wanted) in capsys.readouterr().out
+    assert client.get_job(wanted).state == "scheduled"  # type: ignore[union-attr]
 
 
 # --- the command line ----------------------------------------------------------------------------------------------
