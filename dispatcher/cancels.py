@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from awa_pool.events import ToSupervisor
 from awa_pool.messages import AttemptCancelled, CancelJob
 
 from . import notes
 from .desk import Desk
-from .events import OpenRow, PageRun, ReadRunning, Send, ToSupervisor
+from .events import OpenRow, PageRun, ReadRunning, Send
 
 MOST_EARLY = 1000
 

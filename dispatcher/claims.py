@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 
+from awa_pool.events import StoreSaysNo, ToSupervisor, Trouble
 from awa_pool.messages import Idle
 
 from . import notes
 from .desk import Desk
-from .events import Claim, Claimed, ReadWorkLeft, StoreSaysNo, ToSupervisor, WorkLeftRead
+from .events import Claim, Claimed, ReadWorkLeft, WorkLeftRead
 from .pacing import MAX_CLAIM, Poll
 
 FIRST_CLAIM = 64
@@ -160,15 +161,17 @@ class Claiming:
         desk = self._desk
         self._asked = None
         self._nothing = {name for name, _ in self._queues}
-        self._poll.failed(desk.now_s, event.away)
-        self.store_lost(event)
+        away = event.trouble is Trouble.AWAY
+        self._poll.failed(desk.now_s, away)
+        self.store_lost(event.what, event.error, away=away)
 
-    def store_lost(self, event: StoreSaysNo) -> None:
+    def store_lost(self, question: str, error: str, *, away: bool = True) -> None:
+        """Say once that the database does not answer."""
         if self.store_up:
             level, name = (
-                (logging.WARNING, notes.STORE_AWAY) if event.away else (logging.ERROR, notes.STORE_REFUSED)
+                (logging.WARNING, notes.STORE_AWAY) if away else (logging.ERROR, notes.STORE_REFUSED)
             )
-            self._desk.note(level, name, question=event.what, error=event.error)
+            self._desk.note(level, name, question=question, error=error)
         self.store_up = False
 
     def store_back(self) -> None:

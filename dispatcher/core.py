@@ -12,6 +12,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from awa_pool.events import (
+    Exit,
+    StoreIsBack,
+    StoreLost,
+    StoreSaysNo,
+    SupervisorSaid,
+    Tick,
+    ToSupervisor,
+    Trouble,
+)
 from awa_pool.messages import (
     ActorReplaced,
     AskHolding,
@@ -42,7 +52,6 @@ from .events import (
     Claimed,
     Command,
     Event,
-    Exit,
     FinalizerSaid,
     Heard,
     Notified,
@@ -52,12 +61,7 @@ from .events import (
     RunningRead,
     Send,
     Settings,
-    StoreIsBack,
-    StoreSaysNo,
-    SupervisorSaid,
-    Tick,
     ToFinalizer,
-    ToSupervisor,
     Undeliverable,
     WorkLeftRead,
 )
@@ -209,6 +213,8 @@ class Dispatcher:
                 self.claiming.work_left(event)
             case StoreSaysNo():
                 self._store_says_no(event)
+            case StoreLost(error):
+                self.claiming.store_lost("connection", error)
             case StoreIsBack():
                 self.claiming.store_back()
                 self.audit.soon()
@@ -327,12 +333,10 @@ class Dispatcher:
                 self.claiming.failed(event)
                 self.audit.soon()
             case "open_attempts":
-                self.claiming.store_lost(event)
+                self.claiming.store_lost(event.what, event.error, away=event.trouble is Trouble.AWAY)
                 self.audit.failed()
             case "work_left":
                 self.claiming.work_left(None)
-            case _:
-                self.claiming.store_lost(event)
 
     # --- timers --------------------------------------------------------------------------------------------
 

@@ -6,11 +6,12 @@ import logging
 import time
 from typing import Any
 
-from awa_pool.errors import StoreUnavailable
+from awa_pool.events import StoreIsBack, StoreLost, StoreSaysNo, trouble_of
 from awa_pool.store.listener import ListenerBack, ListenerLost
 from awa_pool.store.listener import Notified as Heard
 from awa_pool.store.store import Store
-from awa_pool.store.threads import StoreAnswered, StoreBack, StoreFailed, StoreLost, StoreThread
+from awa_pool.store.threads import StoreAnswered, StoreBack, StoreFailed, StoreThread
+from awa_pool.store.threads import StoreLost as ConnectionLost
 
 from . import notes
 from .events import (
@@ -22,8 +23,6 @@ from .events import (
     OpenAttemptsRead,
     ReadOpenAttempts,
     ReadWorkLeft,
-    StoreIsBack,
-    StoreSaysNo,
     WorkLeftRead,
 )
 
@@ -69,9 +68,9 @@ class Database:
             case StoreAnswered(ReadWorkLeft(), (left, _)):
                 return WorkLeftRead(left.available, left.running, left.later)
             case StoreFailed(token, error):
-                return StoreSaysNo(_NAMES[type(token)], isinstance(error, StoreUnavailable), str(error))
-            case StoreLost(_, error):
-                return StoreSaysNo("connection", True, str(error))
+                return StoreSaysNo(_NAMES[type(token)], trouble_of(error), str(error))
+            case ConnectionLost(_, error):
+                return StoreLost(str(error))
             case StoreBack():
                 return StoreIsBack()
             case Heard(payload):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from awa_pool.events import Note, ToSupervisor
 from awa_pool.messages import AttemptCancelled, CancelJob, EndAttempts, Recall
 from awa_pool.states import Outcome
 
 from . import notes
 from .books import Books, Receipt, bits
-from .events import Command, Note, Send, Settings, ToFinalizer, ToSupervisor
+from .events import Command, Send, Settings, ToFinalizer
 from .lanes import BUFFER_S, Lane, Lanes, Stock, run_jobs
 from .pacing import Pacing
 

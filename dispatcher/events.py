@@ -7,9 +7,19 @@ are carried out by the shell in order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from awa_pool.events import (
+    Exit,
+    Note,
+    StoreIsBack,
+    StoreLost,
+    StoreSaysNo,
+    SupervisorSaid,
+    Tick,
+    ToSupervisor,
+)
 from awa_pool.messages import Message
 
 
@@ -95,11 +105,6 @@ class PagePiece:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
-    """A timer the core asked for may be due."""
-
-
-@dataclass(frozen=True, slots=True)
 class Heard:
     """A worker's lane, the peer, says something."""
 
@@ -110,13 +115,6 @@ class Heard:
 @dataclass(frozen=True, slots=True)
 class FinalizerSaid:
     """The finalizer says something."""
-
-    message: Message
-
-
-@dataclass(frozen=True, slots=True)
-class SupervisorSaid:
-    """The supervisor says something."""
 
     message: Message
 
@@ -137,20 +135,6 @@ class Claimed:
     receipts: Sequence[ClaimedRow]
     notes: dict[str, str]
     took_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSaysNo:
-    """A question to the database failed; `away` when it or the connection was lost."""
-
-    what: str  # "claim" | "open_attempts" | "work_left" | "connection"
-    away: bool
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class StoreIsBack:
-    """The connection is there, the first or again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +206,7 @@ Event = (
     | Undeliverable
     | Claimed
     | StoreSaysNo
+    | StoreLost
     | StoreIsBack
     | OpenAttemptsRead
     | WorkLeftRead
@@ -247,13 +232,6 @@ class Send:
 @dataclass(frozen=True, slots=True)
 class ToFinalizer:
     """Send to the finalizer."""
-
-    message: Message
-
-
-@dataclass(frozen=True, slots=True)
-class ToSupervisor:
-    """Send to the supervisor."""
 
     message: Message
 
@@ -300,20 +278,6 @@ class ReadPage:
     peer: bytes
     worker: int
     incarnation: str
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """Something for the log: level, event name, fields."""
-
-    level: int
-    event: str
-    fields: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Exit:
-    """All is done: leave the loop."""
 
 
 Command = (

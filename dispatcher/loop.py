@@ -8,6 +8,7 @@ from collections import deque
 
 from awa_pool.control import ControlPipe
 from awa_pool.errors import WireError
+from awa_pool.events import Exit, Note, SupervisorSaid, Tick, ToSupervisor
 from awa_pool.faults import reach
 from awa_pool.messages import Stats
 from awa_pool.store.mailbox import Mailbox
@@ -19,18 +20,13 @@ from .events import (
     Claimed,
     Command,
     Event,
-    Exit,
     FinalizerSaid,
     Heard,
-    Note,
     ReadPage,
     ReadPages,
     ReadRunning,
     Send,
-    SupervisorSaid,
-    Tick,
     ToFinalizer,
-    ToSupervisor,
     Undeliverable,
 )
 from .pages import look, look_at_running, look_everywhere

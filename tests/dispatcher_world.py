@@ -15,10 +15,8 @@ from awa_pool.dispatcher.events import (
     Claimed,
     Command,
     Event,
-    Exit,
     FinalizerSaid,
     Heard,
-    Note,
     OpenAttemptsRead,
     PagePiece,
     PageRead,
@@ -32,14 +30,11 @@ from awa_pool.dispatcher.events import (
     RunningRead,
     Send,
     Settings,
-    StoreSaysNo,
-    SupervisorSaid,
-    Tick,
     ToFinalizer,
-    ToSupervisor,
     Undeliverable,
     WorkLeftRead,
 )
+from awa_pool.events import Exit, Note, StoreSaysNo, SupervisorSaid, Tick, ToSupervisor, Trouble
 from awa_pool.messages import (
     AskHolding,
     AttemptsClosed,
@@ -179,13 +174,15 @@ class World:
                 rows = self._claim(question)
                 notes = {} if rows else {name: "empty" for name in question.queues}
                 self.step(
-                    StoreSaysNo("claim", True, "lost")
+                    StoreSaysNo("claim", Trouble.AWAY, "lost")
                     if lose
                     else Claimed(question.request, rows, notes, 0.003)
                 )
             case ReadOpenAttempts():
                 self.step(
-                    StoreSaysNo("open_attempts", True, "lost") if lose else OpenAttemptsRead(self.open_rows())
+                    StoreSaysNo("open_attempts", Trouble.AWAY, "lost")
+                    if lose
+                    else OpenAttemptsRead(self.open_rows())
                 )
             case ReadPage(peer):
                 self.step(self._page(peer))

@@ -6,7 +6,8 @@ from dispatcher_world import World
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from awa_pool.dispatcher.events import Settings, SupervisorSaid
+from awa_pool.dispatcher.events import Settings
+from awa_pool.events import SupervisorSaid
 from awa_pool.messages import ActorReplaced, Retire, Stop
 
 ACTIONS = (

@@ -6,16 +6,10 @@ import pytest
 from dispatcher_world import FakeLane, World
 
 from awa_pool.dispatcher.claims import FIRST_CLAIM
-from awa_pool.dispatcher.events import (
-    Claim,
-    FinalizerSaid,
-    Heard,
-    Notified,
-    Settings,
-    SupervisorSaid,
-)
+from awa_pool.dispatcher.events import Claim, FinalizerSaid, Heard, Notified, Settings
 from awa_pool.dispatcher.lanes import BUFFER_S, REFILL_S
 from awa_pool.dispatcher.pacing import LONGEST_NAP_S, KindPace, Pacing, Poll
+from awa_pool.events import SupervisorSaid
 from awa_pool.messages import (
     ActorReplaced,
     AttemptsClosed,

@@ -6,7 +6,8 @@ from dispatcher_world import World
 
 from awa_pool.dispatcher.audit import NO_AUDIT
 from awa_pool.dispatcher.core import HELLO_S
-from awa_pool.dispatcher.events import FinalizerSaid, Heard, Send, Settings, Tick, ToFinalizer
+from awa_pool.dispatcher.events import FinalizerSaid, Heard, Send, Settings, ToFinalizer
+from awa_pool.events import Tick
 from awa_pool.messages import (
     AskHolding,
     DispatcherHello,
