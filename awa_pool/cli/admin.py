@@ -21,7 +21,7 @@ from awa_pool.store.connection import connect
 from awa_pool.store.store import Store
 from awa_pool.units import write_duration
 
-from . import render
+from . import render, rings
 from .database import with_database
 from .options import App, DataDir, Dsn, Embedded, Json, Schema
 
@@ -48,11 +48,13 @@ def status(
     as_json: Json = False, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None,
     data_dir: DataDir = None, app: App = None,
 ) -> None:  # fmt: skip
-    """Show the pools of the last day and what waits in each queue."""
+    """Show the pools of the last day, what waits in each queue, and what holds the ring back."""
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
         runtimes, queues, settings_of = store.runtimes(), store.queue_stats(), store.queues()
+        ring = store.ring_status()
     if as_json:
-        render.print_json({"pools": [r._asdict() for r in runtimes], "queues": [q._asdict() for q in queues]})
+        shown = {"pools": runtimes, "queues": queues, "ring": ring}
+        render.print_json({name: [row._asdict() for row in rows] for name, rows in shown.items()})
         return
     out = render.console()
     out.print(_pools(runtimes) if runtimes else Text("No pool has been seen lately."))
@@ -60,6 +62,9 @@ def status(
     out.print(queue_table(queues) if queues else Text("No queue has jobs."))
     for line in _own_settings(settings_of):
         out.print(Text(line))
+    out.print()
+    for line in rings.told(ring):
+        out.print(Text(render.plain(line)))
 
 
 def show_job(

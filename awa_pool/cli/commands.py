@@ -12,7 +12,7 @@ from rich.table import Table
 
 from awa_pool.errors import ConfigError
 
-from . import admin, dlq, migrating, queues
+from . import admin, dlq, maintaining, migrating, queues, rebasing
 from .demo import demo
 from .entry import OK, STATUSES
 from .pool import pool
@@ -32,6 +32,8 @@ queue_set = typer.Typer(**_SETTINGS, no_args_is_help=True, help="Pause, resume, 
 dlq_set = typer.Typer(**_SETTINGS, no_args_is_help=True, help="List, retry, purge and move dead jobs.")
 _NAMED: dict[str, Callable[..., Any]] = {
     "migrate": migrating.migrate,
+    "rebase": rebasing.rebase,
+    "maintain": maintaining.maintain,
     "status": admin.status,
     "jobs": admin.list_jobs,
     "job": admin.show_job,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from .ring import Ring
+
 LEASE_S = 15.0
 FAILED_S = (1.0, 60.0)  # first and longest pause after a failure
 PROMOTE_LIMIT = 1000
@@ -21,7 +23,7 @@ RING_SHARE = 16  # parts in which retention and history are spread over the ring
 MIN_SLOT_AGE_S = 60.0
 MIN_SLOT_BYTES = 16 << 20
 
-LEAD, PROMOTE, RESCUE, ROTATE = "lead", "promote", "rescue", "rotate"
+LEAD, PROMOTE, RESCUE, ROTATE, LOOK = "lead", "promote", "rescue", "rotate", "look"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +107,7 @@ class Maintenance:
         self.promoted = 0
         self.rescued = 0
         self.errors = 0
+        self.ring = Ring()
         self._unbroken_since_s: float | None = None
         self._led_at_s: float | None = None
         slot_age_s = max(MIN_SLOT_AGE_S, rules.retention_s / RING_SHARE)
@@ -124,6 +127,7 @@ class Maintenance:
                 Branch("dead", "prune_dead", 1.0, 60.0, (rules.dlq_retention_s, DEAD_LIMIT)),
                 Branch("move", "move_open_attempts", 1.0, 20.0, (MOVE_LIMIT,)),
                 Branch("trim", "trim_cursors", 2.0, 15.0),
+                Branch(LOOK, "ring_status", 30.0, 30.0),
             )
         }
         for branch in self.branches.values():
@@ -163,6 +167,9 @@ class Maintenance:
             return out
         if name == RESCUE:
             return out + self._rescued(branch, value, now_s)
+        if name == LOOK:
+            branch.done(now_s, useful=False)
+            return out + [Say("warning", text) for text in self.ring.seen(value)]
         # The ring's functions answer in words; whatever was done is counted or numbered in them.
         useful = any(digit in str(value) for digit in "123456789")
         branch.done(now_s, useful=useful)
@@ -208,6 +215,8 @@ class Maintenance:
             self._unbroken_since_s = now_s
         self._led_at_s = now_s
         was, self.leads = self.leads, leads
+        if not leads:
+            self.ring.forget()
         if was == leads:
             return []
         return [

@@ -72,6 +72,7 @@ class Loop:
             "promoted": core.promoted,
             "rescued": core.rescued,
             "errors": core.errors,
+            "ring": core.ring.figures(),
             "runs": {name: branch.runs for name, branch in core.branches.items()},
         }
 

@@ -157,6 +157,18 @@ class RuntimeRow(NamedTuple):
     info: dict[str, Any]
 
 
+class SlotStatus(NamedTuple):
+    """A slot of the ring that is not free; `held_by` None: nothing keeps it but its turn."""
+
+    slot: int
+    state: str
+    state_s: float
+    bytes: int
+    held_by: str | None
+    told: str | None
+    held_s: float | None
+
+
 class RebasePlan(NamedTuple):
     """What a rebase does (or did): `reason` None says that none is needed; `alive` names pools that beat just now."""
 
@@ -435,6 +447,11 @@ def move_open_attempts(limit: int) -> Call[str | None]:
 def upkeep(name: str) -> Call[str | None]:
     """One of the steps without parameters: exhaust_slots, sweep, trim_cursors -> what was done."""
     return Call(name, {}, _one)
+
+
+def ring_status() -> Call[list[SlotStatus]]:
+    """The slots of the ring that are not free, oldest first, and what holds them back."""
+    return Call("ring_status", {}, _each(SlotStatus))
 
 
 def rebase_plan() -> Call[RebasePlan]:

@@ -155,6 +155,10 @@ class Store:
         """Move what holds up the oldest slots out of the ring."""
         return self.run(do.move_open_attempts(limit))
 
+    def ring_status(self) -> list[do.SlotStatus]:
+        """The slots of the ring that are not free, and what holds them back."""
+        return self.run(do.ring_status())
+
     def check_cluster(self) -> None:
         """Raise SchemaMismatch when this schema was made in another cluster."""
         self.run(do.check_cluster())

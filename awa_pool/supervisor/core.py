@@ -70,7 +70,8 @@ class Supervisor:
 
     def __init__(self, rules: Rules, token: str) -> None:
         self.rules = rules
-        self.places = [Place(role, 0) for role in ACTORS] + [
+        roles = ACTORS if rules.workers else (MAINTENANCE,)  # without workers there is only the housekeeping
+        self.places = [Place(role, 0) for role in roles] + [
             Place(WORKER, n + 1) for n in range(rules.workers)
         ]
         self.stopping: Stopping | None = None
@@ -95,7 +96,8 @@ class Supervisor:
 
     def child_of(self, role: str) -> Child | None:
         """Return the living child of an actor's place."""
-        return self._by_role[role].child
+        place = self._by_role.get(role)
+        return None if place is None else place.child
 
     def child(self, incarnation: str) -> Child | None:
         """Return one who lives."""

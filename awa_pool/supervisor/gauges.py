@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from awa_pool.metrics import Figures, Gauge
 
-from .events import DISPATCHER, FINALIZER
+from .events import DISPATCHER, FINALIZER, MAINTENANCE
 from .snapshot import PoolSnapshot
 
 _STATES = ("empty", "starting", "booting", "idle", "busy", "stopped", "stopping")
@@ -20,6 +20,7 @@ def gauges(snapshot: PoolSnapshot | None, figures: Figures) -> list[Gauge]:
     in_flight = figures.newest(DISPATCHER).get("in_flight") or {}
     held = figures.newest(FINALIZER)
     queues = snapshot.queues
+    ring = figures.newest(MAINTENANCE).get("ring") or {}
     return [
         Gauge(
             name="awa_pool_workers", about="Worker places by state", labels=("state",),
@@ -64,5 +65,17 @@ def gauges(snapshot: PoolSnapshot | None, figures: Figures) -> list[Gauge]:
         Gauge(
             name="awa_pool_queue_paused", about="1 while a queue is paused", labels=("queue",),
             values={(queue.queue,): float(queue.paused) for queue in queues},
+        ),
+        Gauge(
+            name="awa_pool_ring_slots", about="Slots of the ring by state, as the leader saw them", labels=("state",),
+            values={(str(state),): float(slots) for state, slots in (ring.get("states") or {}).items()},
+        ),
+        Gauge(
+            name="awa_pool_ring_held_slots", about="Slots that cannot move on, by what holds them back", labels=("by",),
+            values={(str(by),): float(slots) for by, slots in (ring.get("held") or {}).items()},
+        ),
+        Gauge(
+            name="awa_pool_ring_held_seconds", about="For how long at most it has held one back", labels=("by",),
+            values={(str(by),): float(held_s) for by, held_s in (ring.get("held_s") or {}).items()},
         ),
     ]  # fmt: skip

@@ -22,7 +22,8 @@ class PartsSeen:
     gave_up: str
     dispatcher_silent_s: float | None
     finalizer_silent_s: float | None
-    workers_wanted: int
+    maintenance_silent_s: float | None = None
+    workers_wanted: int  # 0: maintenance alone
     workers_ready: int  # ready and not stopped by a signal
     claiming: bool = True  # as the dispatcher says
     accepting: bool = True  # as the finalizer says
@@ -44,7 +45,18 @@ def readiness(seen: PartsSeen | None, now_s: float) -> Verdict:
     if seen is None:
         return Verdict(False, {"supervisor": "starting"})
     age_s = now_s - seen.at_s
-    parts = {
+    parts = _chain(seen) if seen.workers_wanted else _housekeeping(seen)
+    if age_s > SILENT_S:
+        parts["supervisor"] = f"silent for {age_s:.0f} s"
+    if seen.stopping:
+        parts["supervisor"] = "stopping"
+    good = all(text.startswith("ok") for text in parts.values())
+    return Verdict(good, parts)
+
+
+def _chain(seen: PartsSeen) -> dict[str, str]:
+    """Say of each part of a pool whether it does its work."""
+    return {
         "claiming": _actor("dispatcher", seen.dispatcher_silent_s, seen.claiming, "cannot claim"),
         "working": _workers(seen),
         "finalising": _actor(
@@ -52,12 +64,14 @@ def readiness(seen: PartsSeen | None, now_s: float) -> Verdict:
         ),
         "database": _database(seen),
     }
-    if age_s > SILENT_S:
-        parts["supervisor"] = f"silent for {age_s:.0f} s"
-    if seen.stopping:
-        parts["supervisor"] = "stopping"
-    good = all(text.startswith("ok") for text in parts.values())
-    return Verdict(good, parts)
+
+
+def _housekeeping(seen: PartsSeen) -> dict[str, str]:
+    """Say the same of a host that runs maintenance alone."""
+    return {
+        "maintaining": _actor("maintenance", seen.maintenance_silent_s, True, ""),
+        "database": _database(seen),
+    }
 
 
 def liveness(seen: PartsSeen | None, now_s: float) -> Verdict:

@@ -77,7 +77,7 @@ class PoolRun:
     def run(self) -> int:
         """Run until nobody is left; returns the exit status."""
         self._fleet.selector.register(self._signals.fileno(), selectors.EVENT_READ, ("signal", ""))
-        self._step(ev.Began(facts_known=bool(self._config.queues)))
+        self._step(ev.Began(facts_known=bool(self._config.queues) or not self._core.rules.workers))
         # Only now: the import of the driver then overlaps with the children's boot.
         self.heart = self.painter.heart = self._make_heart(self.runtime_id)
         self._fleet.selector.register(self.heart.fileno(), selectors.EVENT_READ, ("heart", ""))

@@ -42,18 +42,31 @@ def run_pool(config: PoolConfig, app: App | str, *, observer: Observer | None = 
     schema or limit is wrong (also raised as ConfigError before anything is started). 128 + n: cut short by a second
     signal n. `config.dsn` must be settled; what workers print goes to this process's own output.
     """
+    app = app if isinstance(app, App) else App(name=app)
+    return _supervise(config, app, config.workers, observer)
+
+
+def run_maintenance(config: PoolConfig) -> int:
+    """Run the housekeeping alone until stopped: no workers, no dispatcher; returns the exit status, as `run_pool`.
+
+    Takes part in the election like the maintenance of any pool, beats as a runtime without workers.
+    """
+    return _supervise(config, App(label="maintenance"), 0)
+
+
+def _supervise(config: PoolConfig, app: App, workers: int, observer: Observer | None = None) -> int:
     set_up_logging("supervisor", config.log_level, config.log_format)
     if config.dsn is None:
         raise ConfigError("no database given: write --dsn, set AWA_POOL_DSN, or give the Client one")
     if (warning := faults.warning()) is not None:
         _log.warning("%s", warning)
-    check_descriptors(config.workers)
+    check_descriptors(workers)
     run_dir = make_run_dir(config.run_dir)
-    starter = _Starter(config, app if isinstance(app, App) else App(name=app))
+    starter = _Starter(config, app)
     with SignalPipe() as signals:
         fleet = Fleet(starter.start)
         try:
-            return _run(config, starter.app, fleet, run_dir, signals, observer)
+            return _run(config, app, workers, fleet, run_dir, signals, observer)
         finally:
             fleet.close()
             starter.close()
@@ -80,13 +93,14 @@ def run_client(client: Any, **options: Any) -> int:
 def _run(
     config: PoolConfig,
     app: App,
+    workers: int,
     fleet: Fleet,
     run_dir: RunDir,
     signals: SignalPipe,
     observer: Observer | None,
 ) -> int:
     rules = Rules(
-        workers=config.workers,
+        workers=workers,
         boot_timeout_s=config.boot_timeout_s,
         drain_timeout_s=config.drain_timeout_s,
         frozen_s=config.stale_s,
@@ -94,11 +108,19 @@ def _run(
     )
     core = Supervisor(rules, os.urandom(3).hex() + ".")
     pool = PoolRun(
-        config, app, core, fleet, run_dir, signals, lambda runtime: _heart(config, app, runtime), observer
+        config,
+        app,
+        core,
+        fleet,
+        run_dir,
+        signals,
+        lambda runtime: _heart(config, app, workers, runtime),
+        observer,
     )
     endpoint = _endpoint(config, pool)
     _name_this_process(app)
-    _log.info("starting %d worker%s for %s", config.workers, "s" * (config.workers > 1), app.title)
+    started = f"{workers} worker{'s' * (workers > 1)} for {app.title}" if workers else app.title
+    _log.info("starting %s", started)
     try:
         return pool.run()
     finally:
@@ -106,8 +128,8 @@ def _run(
             endpoint.close()
 
 
-def _heart(config: PoolConfig, app: App, runtime_id: str) -> Heart:
-    info = {"app": app.title, "workers": config.workers, "queues": [queue.name for queue in config.queues]}
+def _heart(config: PoolConfig, app: App, workers: int, runtime_id: str) -> Heart:
+    info = {"app": app.title, "workers": workers, "queues": [queue.name for queue in config.queues]}
 
     def make() -> Pulse:
         from awa_pool.store.connection import connect
@@ -163,4 +185,4 @@ class _Starter:
             self._starter.close()
 
 
-__all__ = ["App", "ExitStatus", "run_client", "run_pool"]
+__all__ = ["App", "ExitStatus", "run_client", "run_maintenance", "run_pool"]

@@ -10,7 +10,7 @@ from awa_pool.metrics import Figures
 from awa_pool.page import LANES, PageReader
 
 from .core import Supervisor
-from .events import ACTORS, DISPATCHER, FINALIZER
+from .events import ACTORS, DISPATCHER, FINALIZER, MAINTENANCE
 from .health import PartsSeen
 from .heartbeat import Heart
 from .places import Child, Life, Place
@@ -73,6 +73,7 @@ class Painter:
             gave_up=core.gave_up,
             dispatcher_silent_s=_silence(core.child_of(DISPATCHER), now_s),
             finalizer_silent_s=_silence(core.child_of(FINALIZER), now_s),
+            maintenance_silent_s=_silence(core.child_of(MAINTENANCE), now_s),
             workers_wanted=core.rules.workers,
             workers_ready=len(ready),
             claiming=bool(self._figures.newest(DISPATCHER).get("store_up", True)),
@@ -90,7 +91,7 @@ class Painter:
         self.latest = PoolSnapshot(
             at_s=now_s,
             uptime_s=now_s - self._began_s,
-            phase="stopping" if core.stopping is not None else "running" if core.was_ready else "starting",
+            phase=_phase(core),
             database=_database(heart),
             app=self._app,
             workers=views,
@@ -147,6 +148,12 @@ def _silence(child: Child | None, now_s: float) -> float | None:
     if child is None or child.life in (Life.UNINSTRUCTED, Life.BOOTING):
         return None
     return now_s - child.heard_s
+
+
+def _phase(core: Supervisor) -> str:
+    if core.stopping is not None:
+        return "stopping"
+    return "running" if core.was_ready or not core.rules.workers else "starting"
 
 
 def _state(child: Child | None) -> str:

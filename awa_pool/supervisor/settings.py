@@ -22,11 +22,12 @@ class App:
 
     name: str | None = None
     blob: str | None = None
+    label: str = "the app of __main__"
 
     @property
     def title(self) -> str:
         """How people call it."""
-        return self.name or "the app of __main__"
+        return self.name or self.label
 
 
 def queues_of(config: PoolConfig, facts: dict[str, Any]) -> tuple[QueueSpec, ...]:

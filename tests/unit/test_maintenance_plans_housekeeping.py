@@ -45,7 +45,12 @@ class Database:
     def _answer(self, ask: Ask) -> list[Any]:
         if ask.branch in self.fails:
             return self.core.failed(ask.branch, "out of room", self.now_s, passing=False)
-        defaults: dict[str, Any] = {"lead": self.leads, "promote": Promoted(0, None), "rescue": []}
+        defaults: dict[str, Any] = {
+            "lead": self.leads,
+            "promote": Promoted(0, None),
+            "rescue": [],
+            "look": [],
+        }
         return self.core.answered(
             ask.branch, self.answers.get(ask.branch, defaults.get(ask.branch)), self.now_s
         )
@@ -148,3 +153,29 @@ def test_a_job_that_postpones_itself_by_moments_does_not_wait_a_second_each_time
     database = Database()
     database.answers["promote"] = Promoted(1, None)
     assert sum(ask.branch == "promote" for ask in database.run(3.0)) > 20
+
+
+class Slot(NamedTuple):
+    slot: int
+    state: str
+    state_s: float
+    held_by: str | None
+    told: str | None
+    held_s: float | None
+
+
+def test_a_slot_that_is_held_back_for_long_is_told_once_and_counted_while_it_lasts() -> None:
+    database = Database()
+    slow = Slot(3, "sealed", 700.0, "open_transaction", "open transaction of pid 7", 9000.0)
+    database.answers["look"] = [slow, Slot(4, "sealed", 30.0, "running_job", "job 1 runs", 20.0), Slot(5, "current", 9.0, None, None, None)]  # fmt: skip
+    database.run(120.0)
+    warned = [say.text for say in database.said if say.level == "warning"]
+    assert warned == [
+        "slot 3 of the ring, sealed for 700 s, is held back: open transaction of pid 7, since 9000 s"
+    ]
+    figures = database.core.ring.figures()
+    assert figures["states"] == {"free": 21, "current": 1, "sealed": 2, "exhausted": 0}
+    assert figures["held_s"] == {"open_transaction": 9000.0, "running_job": 20.0}
+    database.leads = False
+    database.run(30.0)
+    assert database.core.ring.figures() == {}
