@@ -99,6 +99,7 @@ def test_an_actor_killed_under_load_loses_nothing(
 def test_a_stop_signal_lets_running_jobs_end_and_gives_back_the_rest(
     tmp_path: Path, dsn: str, client: Client
 ) -> None:
+    """B147."""
     begun = tmp_path / "begun"
     insert(client, *[supervised.Act("sleep", 1.0, str(begun)) for _ in range(100)])
     with pool(tmp_path, dsn) as running:
@@ -206,6 +207,7 @@ def counted(running: PoolProcess) -> float:
 def test_a_script_runs_its_own_handlers_and_a_script_without_a_guard_starts_no_second_pool(
     tmp_path: Path, dsn: str, client: Client
 ) -> None:
+    """B032."""
     body = f"""
 from dataclasses import dataclass
 from awa_pool import Client, InsertRequest

@@ -54,6 +54,7 @@ def all_completed(client: Client, jobs: int) -> Callable[[], bool]:
 def test_short_jobs_are_completed_while_a_long_one_among_them_holds_its_interpreter(
     tmp_path: Path, client: Client, running: PoolProcess, long_job: object
 ) -> None:
+    """B026."""
     path = str(tmp_path / "long")
     client.insert_many([*(short() for _ in range(100)), long_job(path), *(short() for _ in range(100))])  # type: ignore[operator]
     # Those that ran just before it in its own worker too: their results are not kept until it ends.

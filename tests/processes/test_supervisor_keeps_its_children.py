@@ -122,6 +122,7 @@ def test_a_signal_ends_a_pool_whose_app_hangs_while_it_is_imported(tmp_path: Pat
 
 
 def test_readiness_names_stopped_workers(tmp_path: Path, dsn: str) -> None:
+    """B152."""
     with pool(tmp_path, dsn, metrics_port=0) as running:
         running.ready()
         wait_until("it is ready", lambda: running.fetch("/readyz")[0] == 200)
@@ -137,6 +138,7 @@ def test_readiness_names_stopped_workers(tmp_path: Path, dsn: str) -> None:
 
 
 def test_a_frozen_and_thawed_pool_goes_on_as_if_nothing_had_been(tmp_path: Path, dsn: str) -> None:
+    """B050."""
     with pool(tmp_path, dsn) as running:
         running.ready()
         everybody = [running.pid, *running.children()]
@@ -158,6 +160,7 @@ def _passed(seconds: float, began: list[float | None]) -> bool:
 
 
 def test_it_works_as_process_one_and_reaps_orphans(tmp_path: Path, dsn: str) -> None:
+    """B144."""
     unshare = shutil.which("unshare")
     users, enter = (
         ((), ())

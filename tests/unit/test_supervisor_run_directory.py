@@ -18,6 +18,7 @@ def short_root() -> Path:
 
 
 def test_two_pools_in_one_place_never_share_a_folder(short_root: Path) -> None:
+    """B040."""
     one, two = make_run_dir(str(short_root)), make_run_dir(str(short_root))
     assert one.path != two.path and one.path.exists()
     assert stat.S_IMODE(one.path.stat().st_mode) == 0o700
@@ -28,6 +29,7 @@ def test_two_pools_in_one_place_never_share_a_folder(short_root: Path) -> None:
 
 
 def test_what_a_dead_pool_left_is_removed_and_what_lives_or_is_foreign_is_not(short_root: Path) -> None:
+    """B036."""
     living, dead = make_run_dir(str(short_root)), make_run_dir(str(short_root))
     os.close(dead._lock)  # as its process's death would
     foreign = short_root / f"{PREFIX}foreign"
@@ -40,6 +42,7 @@ def test_what_a_dead_pool_left_is_removed_and_what_lives_or_is_foreign_is_not(sh
 
 
 def test_a_path_too_long_for_a_socket_is_refused_with_path_length_and_limit(short_root: Path) -> None:
+    """B038."""
     long = str(short_root / ("x" * 100))
     with pytest.raises(ConfigError, match=str(SOCKET_LIMIT_BYTES)) as caught:
         make_run_dir(long)
@@ -56,6 +59,7 @@ def test_a_long_usual_place_is_passed_over_for_a_shorter_one(
 
 
 def test_too_few_descriptors_are_refused_with_need_and_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B051."""
     monkeypatch.setattr("resource.getrlimit", lambda _: (64, 64))
     with pytest.raises(ConfigError, match=r"--workers 16 needs 160 file descriptors, the limit is 64"):
         check_descriptors(16)

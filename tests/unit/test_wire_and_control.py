@@ -48,6 +48,7 @@ def test_messages_and_payloads_cross_both_ways(path: str) -> None:
 
 
 def test_an_unknown_peer_is_an_answer_and_not_silence(path: str) -> None:
+    """B044."""
     router, dealer = pair(path)
     assert not router.send(b"nobody", AskHolding(1))
     close(router, dealer)
