@@ -142,6 +142,9 @@ class AttemptsEnded(Message):
     others: list[Any]  # [[index, job_id, run_lease, kind, outcome, delay_s | None, error | None], …]
     more: bool = False  # the lane has more in hand: its next results may be waited for
     oldest: int = 1  # everything before this `seq` has been acknowledged
+    staged: list[Any] = field(default_factory=list)
+    """Indexes of attempts that end with follow-ups: payload frame i holds those of `staged[i]`, a JSON array of items as
+    `enqueue_many` takes them. Such an attempt stands in `others`, whatever its outcome."""
 
 
 # --- finalizer → worker ------------------------------------------------------------------------------------

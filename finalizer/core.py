@@ -41,6 +41,9 @@ from .events import (
     Note,
     Send,
     Settings,
+    StagedAnswered,
+    StagedNo,
+    StagedRow,
     StoreIsBack,
     StoreLost,
     StoreSaysNo,
@@ -49,10 +52,11 @@ from .events import (
     ToSupervisor,
     Trouble,
 )
-from .flush import Item, Part, Result
+from .flush import ERROR_CHARS, Item, Part, Result
 from .peers import Peer
 from .reading import read_endings, read_results
 from .roads import Roads
+from .staged import StagedEnd, StagedRoad, without_follow_ups
 
 IDLE_GAP_S = 0.03
 """A result that comes after so long a silence is flushed at once: nothing to wait for."""
@@ -75,13 +79,16 @@ class Finalizer:
 
     def __init__(self, settings: Settings, rng: random.Random | None = None) -> None:
         self.settings = settings
-        self.roads = Roads(rng or random.Random())
+        rng = rng or random.Random()
+        self.roads = Roads(rng)
+        self.staged = StagedRoad(rng)
         self.held_jobs = 0
         self.held_bytes = 0
         self.accepting = True
         self.store_up = True
         self._ended: Counter[tuple[str, str]] = Counter()
         self._stale = self._dropped = 0
+        self._follow_ups = self._follow_ups_skipped = 0
         self._peers: dict[bytes, Peer] = {}
         self._dispatcher: bytes | None = None
         self._closed: dict[int, int] = {}
@@ -114,6 +121,7 @@ class Finalizer:
         if calls:
             self._note_rate()
             self._out += calls
+        self._out += self.staged.flush(now_s)
         self._tell_load()
         self._maybe_leave()
         return self._out
@@ -123,6 +131,7 @@ class Finalizer:
         linger_s = 0.0 if self._leave_s is not None else self._linger_s
         due = [
             self.roads.due_s(linger_s, self._full_jobs()),
+            self.staged.due_s(self._now_s),
             *(self._peers[peer].due_s() for peer in self._to_ack),
         ]
         if self._leave_s is not None:
@@ -157,6 +166,9 @@ class Finalizer:
             "stale": self._stale,
             "dropped": self._dropped,
             **self.roads.figures(),
+            **self.staged.figures(),
+            "follow_ups": self._follow_ups,
+            "follow_ups_skipped": self._follow_ups_skipped,
             "held_jobs": self.held_jobs,
             "held_bytes": self.held_bytes,
             "accepting": self.accepting,
@@ -170,8 +182,8 @@ class Finalizer:
 
     def _take(self, event: Event) -> None:
         match event:
-            case Heard(peer, message):
-                self._heard(peer, message)
+            case Heard(peer, message, payload):
+                self._heard(peer, message, payload)
             case Completed(rows, took_s):
                 self._store_answered()
                 for part, done, stale in self.roads.completed(rows, took_s):
@@ -188,6 +200,8 @@ class Finalizer:
                 level = logging.DEBUG if decided == notes.FLUSH_RETRIED else logging.WARNING
                 self._note(level, decided, what=event.what, error=event.error, sqlstate=event.sqlstate)
                 self._look_after_culprits()
+            case StagedAnswered(lane, answers, took_s):
+                self._staged_answered(lane, answers, took_s)
             case LookedUp(rows):
                 self._looked_up(rows)
             case SupervisorSaid(message):
@@ -199,10 +213,10 @@ class Finalizer:
             case Tick():
                 pass
 
-    def _heard(self, peer: bytes, message: Message) -> None:
+    def _heard(self, peer: bytes, message: Message, payload: Sequence[bytes]) -> None:
         match message:
             case AttemptsEnded():
-                self._attempts_ended(peer, message)
+                self._attempts_ended(peer, message, payload)
             case EndAttempts():
                 self._end_attempts(message)
             case DispatcherHello():
@@ -212,7 +226,7 @@ class Finalizer:
                 self._note(logging.WARNING, notes.MALFORMED, source=str(peer), reason=type(message).__name__)
         self._heard_s = self._now_s
 
-    def _attempts_ended(self, name: bytes, message: AttemptsEnded) -> None:
+    def _attempts_ended(self, name: bytes, message: AttemptsEnded, payload: Sequence[bytes]) -> None:
         """Hold a worker's results until they are written; a repeat is acknowledged again at most."""
         if not 1 <= message.oldest <= message.seq:
             self._note(logging.WARNING, notes.MALFORMED, source=str(name), reason="AttemptsEnded.seq")
@@ -225,7 +239,7 @@ class Finalizer:
         if not peer.take(message.seq, message.oldest, self._now_s):
             self._to_ack.add(name)
             return
-        parts, items, result, bad = read_results(name, message)
+        parts, items, ends, result, bad = read_results(name, message, payload)
         if bad:
             # What cannot be read is never written; the dispatcher's audit ends those attempts.
             self._dropped += bad
@@ -245,6 +259,8 @@ class Finalizer:
         if not message.more:
             self._linger_s = min(self._linger_s, PROMPT_S)
         self.roads.put(parts, items)
+        for end in ends:
+            self.staged.put(end)
 
     def _end_attempts(self, message: EndAttempts) -> None:
         parts, items, bad = read_endings(message)
@@ -288,6 +304,44 @@ class Finalizer:
         receipt_id = item.values["receipt_id"]
         self._closed[receipt_id] = self._closed.get(receipt_id, 0) | 1 << item.values["index"]
         self._unit_left(item.result)
+
+    def _staged_answered(self, lane: int, answers: Sequence[StagedRow | StagedNo], took_s: float) -> None:
+        away = next((a for a in answers if isinstance(a, StagedNo) and a.trouble is Trouble.AWAY), None)
+        if away is None:
+            self._store_answered()
+        else:
+            self._store_away(away.error)
+        for end, answer in self.staged.answered(lane, answers, took_s, self._now_s):
+            if isinstance(answer, StagedRow):
+                self._staged_closed(end, answer)
+            else:
+                self._staged_refused(end, answer)
+
+    def _staged_closed(self, end: StagedEnd, row: StagedRow) -> None:
+        self._item_closed(Item(end.values, end.kind, end.result), row.status, row.state)
+        self._follow_ups += row.inserted
+        self._follow_ups_skipped += len(row.skipped)
+        for kind, holder in row.skipped:
+            self._note(
+                logging.DEBUG,
+                notes.FOLLOW_UP_SKIPPED,
+                job_id=end.values["job_id"],
+                kind=kind,
+                holder=holder,
+            )
+
+    def _staged_refused(self, end: StagedEnd, no: StagedNo) -> None:
+        """Write the attempt's end without the follow-ups that the database does not take."""
+        self._note(
+            logging.WARNING,
+            notes.FOLLOW_UPS_REFUSED,
+            job_id=end.values["job_id"],
+            kind=end.kind,
+            error=no.error,
+            sqlstate=no.sqlstate,
+        )
+        values = without_follow_ups(end, no.error.replace("\0", "")[:ERROR_CHARS])
+        self.roads.put([], [Item(values, end.kind, end.result, urgent=True)])
 
     def _unit_left(self, result: Result | None) -> None:
         if result is None:
@@ -409,7 +463,7 @@ class Finalizer:
     def _maybe_leave(self) -> None:
         if self._leave_s is None or self._left:
             return
-        done = self.roads.empty and self._now_s - self._heard_s >= QUIET_S
+        done = self.roads.empty and self.staged.empty and self._now_s - self._heard_s >= QUIET_S
         if done or self._now_s >= self._leave_s:
             self._left = True
             self._note(_weight(self.held_jobs), notes.DRAINED, jobs_left=self.held_jobs)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 
 from awa_pool.errors import SchemaMismatch, StoreConflict, StoreError, StoreUnavailable
+from awa_pool.store.staged import EndedStaged, finish_staged
 from awa_pool.store.store import Store
 from awa_pool.store.threads import StoreAnswered, StoreBack, StoreFailed, StoreLost, StoreThread
 
@@ -18,8 +20,12 @@ from .events import (
     Event,
     Finish,
     Finished,
+    FinishStaged,
     LookedUp,
     LookUp,
+    StagedAnswered,
+    StagedNo,
+    StagedRow,
     StoreIsBack,
     StoreSaysNo,
     Trouble,
@@ -31,15 +37,31 @@ from .events import (
 BUSY_STATES = ("55P03", "57014")
 """A lock was not to be had in time, or the whole call: nothing is wrong with what was to be written."""
 RIGHTS_GONE = "42501"
+HASTE_MS, PATIENCE_MS = 10, 200
+"""How long an end with follow-ups waits for a key that another session holds: at its first try, and later."""
 
 
 class Database:
     """A connection for completions and one for all other outcomes, so that neither waits for the other."""
 
-    def __init__(self, completing: StoreThread, finishing: StoreThread, runtime_id: str) -> None:
+    def __init__(
+        self,
+        completing: StoreThread,
+        finishing: StoreThread,
+        runtime_id: str,
+        open_lane: Callable[[str], StoreThread],
+    ) -> None:
+        """`open_lane` makes a further connection, of that name: one for each lane of staged ends, at its first call."""
         self._completing = completing
         self._finishing = finishing
         self._runtime_id = runtime_id
+        self._open_lane = open_lane
+        self._lanes: dict[int, StoreThread] = {}
+
+    def close(self, deadline_s: float) -> None:
+        """Run what is queued while the connections last, then end."""
+        for thread in (self._completing, self._finishing, *self._lanes.values()):
+            thread.close(deadline_s)
 
     def ask(self, command: Command) -> None:
         """Queue a call; its answer comes through the mailbox."""
@@ -48,8 +70,15 @@ class Database:
             began_s = time.monotonic()
             return self._call(store, command), time.monotonic() - began_s
 
-        thread = self._completing if isinstance(command, Complete) else self._finishing
-        thread.submit(call, command)
+        self._thread_for(command).submit(call, command)
+
+    def _thread_for(self, command: Command) -> StoreThread:
+        if isinstance(command, FinishStaged):
+            lane = command.lane
+            if lane not in self._lanes:
+                self._lanes[lane] = self._open_lane(f"staged {lane + 1}")
+            return self._lanes[lane]
+        return self._completing if isinstance(command, Complete) else self._finishing
 
     def _call(self, store: Store, command: Command) -> Any:
         match command:
@@ -57,6 +86,8 @@ class Database:
                 return store.complete(slots, receipts, nonces, masks)
             case Finish(items):
                 return store.finish(orjson.dumps(items))
+            case FinishStaged(_, ends, patient):
+                return finish_staged(store, ends, PATIENCE_MS if patient else HASTE_MS)
             case LookUp():
                 return store.open_attempts(self._runtime_id)
         raise TypeError(f"{type(command).__name__} is no call to the database")
@@ -69,6 +100,10 @@ class Database:
                 return Completed(rows, took_s)
             case StoreAnswered(Finish(), (rows, took_s)):
                 return Finished(rows, took_s)
+            case StoreAnswered(FinishStaged(lane), (ends, took_s)):
+                return StagedAnswered(lane, [_staged_answer(end) for end in ends], took_s)
+            case StoreFailed(FinishStaged(lane, ends), error):
+                return StagedAnswered(lane, [_no(error)] * len(ends), 0.0)
             case StoreAnswered(LookUp(), (rows, _)):
                 return LookedUp(rows)
             case StoreFailed(LookUp(), _):
@@ -81,6 +116,16 @@ class Database:
             case StoreBack():
                 return StoreIsBack()
         return None
+
+
+def _staged_answer(end: EndedStaged | Exception) -> StagedRow | StagedNo:
+    if isinstance(end, Exception):
+        return _no(end)
+    return StagedRow(end.status, end.state, end.inserted, end.skipped)
+
+
+def _no(error: Exception) -> StagedNo:
+    return StagedNo(trouble_of(error), str(error), getattr(error, "sqlstate", None))
 
 
 def trouble_of(error: Exception) -> Trouble:

@@ -64,6 +64,26 @@ class FinishedRow(Protocol):
     def state(self) -> str | None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class StagedRow:
+    """Of one end with follow-ups: 'done', 'stale' or 'busy', the job's state, how many follow-ups are new; of those that were
+    skipped, as another job holds their key, kind and that job's id."""
+
+    status: str
+    state: str | None
+    inserted: int
+    skipped: Sequence[tuple[str, int]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StagedNo:
+    """One end with follow-ups was not written, nor any of them."""
+
+    trouble: Trouble
+    error: str
+    sqlstate: str | None = None
+
+
 class OpenRow(Protocol):
     """Attempts of this runtime that the database holds open; leases None means all 1."""
 
@@ -91,6 +111,7 @@ class Heard:
 
     peer: bytes
     message: Message
+    payload: Sequence[bytes] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +134,15 @@ class Finished:
     """Answer to `Finish`."""
 
     rows: Sequence[FinishedRow]
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StagedAnswered:
+    """Answer to `FinishStaged`, in the order of its ends."""
+
+    lane: int
+    answers: Sequence[StagedRow | StagedNo]
     took_s: float
 
 
@@ -146,7 +176,16 @@ class StoreIsBack:
 
 
 Event = (
-    Tick | Heard | SupervisorSaid | Completed | Finished | LookedUp | StoreSaysNo | StoreLost | StoreIsBack
+    Tick
+    | Heard
+    | SupervisorSaid
+    | Completed
+    | Finished
+    | StagedAnswered
+    | LookedUp
+    | StoreSaysNo
+    | StoreLost
+    | StoreIsBack
 )
 
 
@@ -186,6 +225,18 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True)
+class FinishStaged:
+    """End attempts with their follow-ups on one of the lanes, a transaction each; answered by `StagedAnswered`.
+
+    An end is the item that `Finish` would take and its sealed follow-ups. `patient`: wait a while for keys that others hold.
+    """
+
+    lane: int
+    ends: list[tuple[dict[str, Any], bytes]]
+    patient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class LookUp:
     """Ask which attempts of this runtime are open, for the ids of their jobs; answered by `LookedUp`."""
 
@@ -204,4 +255,4 @@ class Exit:
     """All is done: leave the loop."""
 
 
-Command = Send | ToSupervisor | Complete | Finish | LookUp | Note | Exit
+Command = Send | ToSupervisor | Complete | Finish | FinishStaged | LookUp | Note | Exit

@@ -17,6 +17,9 @@ from awa_pool.outcomes import DEADLINE_EXCEEDED
 
 from .events import Complete, Finish
 
+ERROR_CHARS = 500
+"""So much of what the database says goes into an attempt's error."""
+
 
 @dataclass(slots=True, eq=False)
 class Result:

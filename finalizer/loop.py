@@ -22,6 +22,7 @@ from .events import (
     Heard,
     Note,
     Send,
+    StagedAnswered,
     SupervisorSaid,
     Tick,
     ToSupervisor,
@@ -82,11 +83,11 @@ class Loop:
                     break
                 if isinstance(heard[1], AttemptsEnded):
                     reach("finalizer.heard")
-                self._step(Heard(heard[0], heard[1]))
+                self._step(Heard(*heard))
         elif source is self._mailbox:
             for answer in self._mailbox.take():
                 if (event := self._database.event(answer)) is not None:
-                    if isinstance(event, Completed | Finished):
+                    if isinstance(event, Completed | Finished | StagedAnswered):
                         reach("finalizer.committed")
                     self._step(event)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -11,14 +12,21 @@ from awa_pool.messages import AttemptsEnded, EndAttempts
 from awa_pool.states import Outcome
 
 from .flush import Item, Part, Result
+from .staged import StagedEnd
 
 _OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 _BIGINT = 1 << 63
 LONGEST_DELAY_S = 366 * 86400.0 * 100
 
 
-def read_results(peer: bytes, message: AttemptsEnded) -> tuple[list[Part], list[Item], Result, int]:
-    """The units of a worker's message, and how many entries could not be read."""
+Units = tuple[list[Part], list[Item], list[StagedEnd], Result, int]
+
+
+def read_results(peer: bytes, message: AttemptsEnded, payload: Sequence[bytes] = ()) -> Units:
+    """The units of a worker's message, and how many entries could not be read.
+
+    An attempt that staged follow-ups which did not come along counts as one of those: it must not end without them.
+    """
     bad = 0
     kinds: list[tuple[str, int]] = []
     mask = 0
@@ -30,6 +38,10 @@ def read_results(peer: bytes, message: AttemptsEnded) -> tuple[list[Part], list[
         else:
             bad += 1
     items: list[Item] = []
+    ends: list[StagedEnd] = []
+    indexes = [index for index in message.staged if type(index) is int]
+    staged = dict(zip(indexes, payload, strict=False))
+    missing = set(indexes[len(payload) :])
     for entry in message.others if named else ():
         kind = entry[3] if isinstance(entry, list) and len(entry) == 7 and isinstance(entry[3], str) else None
         values = (
@@ -37,17 +49,22 @@ def read_results(peer: bytes, message: AttemptsEnded) -> tuple[list[Part], list[
             if kind is None
             else read_item([message.slot, message.receipt_id, message.nonce, *entry[:3], *entry[4:]])
         )
-        if values is None or kind is None:
+        if values is None or kind is None or values["index"] in missing:
             bad += 1
+        elif values["index"] in staged:
+            ends.append(StagedEnd(values, kind, staged[values["index"]], None))
         else:
             items.append(Item(values, kind, None))
     size_bytes = 100 + (len(orjson.dumps(message.others)) if message.others else 0)
-    result = Result(peer, message.seq, mask.bit_count() + len(items), size_bytes)
+    size_bytes += sum(len(end.follow_ups) for end in ends)
+    result = Result(peer, message.seq, mask.bit_count() + len(items) + len(ends), size_bytes)
     parts = [Part(message.slot, message.receipt_id, message.nonce, mask, kinds, result)] if mask else []
     for item in items:
         item.result = result
-    result.left = len(parts) + len(items)
-    return parts, items, result, bad + (not named)
+    for end in ends:
+        end.result = result
+    result.left = len(parts) + len(items) + len(ends)
+    return parts, items, ends, result, bad + (not named)
 
 
 def read_endings(message: EndAttempts) -> tuple[list[Part], list[Item], int]:

@@ -10,12 +10,11 @@ from awa_pool.states import Outcome
 
 from . import notes
 from .events import ClosedRow, Command, FinishedRow, OpenRow, StoreSaysNo
-from .flush import Batch, Item, Part, Stream, complete_call, finish_call
+from .flush import ERROR_CHARS, Batch, Item, Part, Stream, complete_call, finish_call
 from .retry import REQUEUE_MAX_S, REQUEUE_S, Again, Requeue, finalize_with_retry
 
 COMPLETE_JOBS = 4096
 FINISH_JOBS = 500
-ERROR_CHARS = 500
 LOOK_UPS = 5
 """How often to ask for the ids of refused completions before they are left to the dispatcher's audit."""
 

@@ -62,6 +62,12 @@ def class_of(sqlstate: str | None) -> type[AwaError]:
     return BY_STATE.get(sqlstate) or BY_CLASS.get(sqlstate[:2]) or StoreRefused
 
 
+def error_of(sqlstate: str, text: str) -> StoreError:
+    """Return the error of a part of a call, which the server itself caught and told."""
+    kind = class_of(sqlstate)
+    return (kind if issubclass(kind, StoreError) else StoreRefused)(text, sqlstate=sqlstate)
+
+
 def translate(problem: psycopg.Error, schema: str, secrets: tuple[str, ...] = ()) -> AwaError:
     """Make our error of psycopg's: the server's primary message only (details may show values), secrets blotted."""
     sqlstate = problem.sqlstate

@@ -18,7 +18,6 @@ from awa_pool.errors import AwaError
 from awa_pool.job import Job
 from awa_pool.page import PLACE, LanePage, Phase
 from awa_pool.registry import Task
-from awa_pool.states import Outcome
 
 from .bodies import Unreadable
 from .core import Draining, Event, FinalizerReplaced, Flush, LaneCore, Piece, Tick
@@ -251,8 +250,7 @@ class AsyncLane:
             result, raised, late = await self._call(task, job, limit_s)
             leave_if_forked()
             ending = self._endings.of_handler(task, job.attempt, result, raised, late=late)
-            self._endings.record(piece, index, job.id, job.run_lease, job.kind, ending)
-            if ending.outcome is Outcome.COMPLETED:
+            if self._endings.settle(piece, index, job, ending):
                 piece.completed |= 1 << index
                 self._page.words[self._page.completed_word(piece.row)] = piece.completed
             else:

@@ -62,6 +62,8 @@ class Piece:
     """Kind -> mask completed since the last flush."""
     others: list[list[Any]] = field(default_factory=list)
     """Items of `AttemptsEnded.others` since the last flush."""
+    staged: dict[int, bytes] = field(default_factory=dict)
+    """Index -> follow-ups, a JSON array, of those of `others` that have any."""
     timings: dict[str, list[Any]] = field(default_factory=dict)
     """Kind -> [count, total_s, longest_s] since the last flush."""
 
@@ -113,6 +115,7 @@ class ToDispatcher:
 @dataclass(frozen=True, slots=True)
 class ToFinalizer:
     message: AttemptsEnded
+    payload: Sequence[bytes] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,7 @@ class _Kept:
     """Results that the finalizer has not acknowledged."""
 
     message: AttemptsEnded
+    payload: Sequence[bytes]
     piece: Piece
     mask: int
     jobs: int
@@ -349,19 +353,22 @@ class LaneCore:
             piece.others,
             bool(piece.todo or self.pieces or len(self.active) > 1),
             self._oldest(),
+            list(piece.staged),
         )
+        payload = tuple(piece.staged.values())
         ran = AttemptsRan(
             piece.receipt_id, mask, [[kind, *figures] for kind, figures in piece.timings.items()]
         )
         jobs = mask.bit_count()
         size = jobs * _BYTES_PER_RESULT + sum(_error_bytes(other[6]) for other in piece.others)
-        self._kept[self._seq] = _Kept(message, piece, mask, jobs, size, RESEND_S, now_s + RESEND_S)
+        size += sum(map(len, payload))
+        self._kept[self._seq] = _Kept(message, payload, piece, mask, jobs, size, RESEND_S, now_s + RESEND_S)
         self._kept_jobs += jobs
         self._kept_bytes += size
         self.jobs_done += jobs
         piece.unacknowledged += 1
-        piece.done, piece.others, piece.timings = {}, [], {}
-        return [ToFinalizer(message), ToDispatcher(ran)]
+        piece.done, piece.others, piece.staged, piece.timings = {}, [], {}, {}
+        return [ToFinalizer(message, payload), ToDispatcher(ran)]
 
     def _acknowledged(self, seq: int) -> list[Command]:
         commands: list[Command] = []
@@ -391,7 +398,7 @@ class LaneCore:
                 kept.message = replace(kept.message, oldest=oldest)
             kept.wait_s = min(kept.wait_s * 2, RESEND_MAX_S) if only_due else RESEND_S
             kept.due_s = now_s + kept.wait_s
-            commands.append(ToFinalizer(kept.message))
+            commands.append(ToFinalizer(kept.message, kept.payload))
         return commands
 
     def _oldest(self) -> int:

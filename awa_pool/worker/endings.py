@@ -14,6 +14,7 @@ from awa_pool.outcomes import Ending, describe_error, resolve_outcome
 from awa_pool.registry import Registry, Task
 from awa_pool.states import Outcome
 
+from .attempt import job_type_of
 from .bodies import Body, Unreadable
 from .core import Piece
 
@@ -30,6 +31,7 @@ class Endings:
 
     def __init__(self, registry: Registry, app_name: str, rng: Random) -> None:
         self.registry = registry
+        self._job_type = job_type_of(registry)
         self._app_name = app_name
         self._rng = rng
         self.dropped: dict[str, str] = {}
@@ -82,7 +84,7 @@ class Endings:
         queue, priority = piece.queue, piece.priority
         try:  # args types may run user code, and a row of other software may hold anything
             args = self.registry.decode_args(task, stored)
-            return Job(
+            return self._job_type(
                 args, job_id, kind, attempt, max_attempts, queue, priority, run_lease, extra, is_cancelled
             )
         except BaseException as error:  # noqa: BLE001
@@ -99,12 +101,38 @@ class Endings:
         ending = self.cancelled_before_start() if (job_id, lease) in cancelled else self.unknown_kind(kind)
         self.record(piece, index, job_id, lease, kind, ending)
 
+    def settle(self, piece: Piece, index: int, job: Job[Any], ending: Ending) -> bool:
+        """Record how a handler's attempt ended, with what it staged; True where the page may say that it completed.
+
+        A completion with follow-ups may not: should this process die before the finalizer has them, it is to run again.
+        """
+        follow_ups = b""
+        if (staging := job._staging) is not None:
+            staged = staging.close()
+            if ending.outcome is Outcome.COMPLETED:
+                if staging.problem is not None:  # swallowed or not: what was to be staged is not there
+                    ending = Ending(Outcome.FAIL, error=describe_error(staging.problem))
+                elif staged:
+                    follow_ups = b"[%s]" % b",".join(sealed.text for sealed in staged)
+        self.record(piece, index, job.id, job.run_lease, job.kind, ending, follow_ups)
+        return ending.outcome is Outcome.COMPLETED and not follow_ups
+
     @staticmethod
-    def record(piece: Piece, index: int, job_id: int, run_lease: int, kind: str, ending: Ending) -> None:
+    def record(
+        piece: Piece,
+        index: int,
+        job_id: int,
+        run_lease: int,
+        kind: str,
+        ending: Ending,
+        follow_ups: bytes = b"",
+    ) -> None:
         """Put an ending into its piece, to go out with the next flush."""
-        if ending.outcome is Outcome.COMPLETED:
+        if ending.outcome is Outcome.COMPLETED and not follow_ups:
             piece.done[kind] = piece.done.get(kind, 0) | 1 << index
         else:
+            if follow_ups:
+                piece.staged[index] = follow_ups
             item: list[Any] = [
                 index,
                 job_id,

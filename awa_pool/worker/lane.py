@@ -54,8 +54,8 @@ class Lane:
         """Send and release. Results that cannot be sent now stay in the core, which has them sent again."""
         for command in commands:
             match command:
-                case ToFinalizer(message):
-                    self.finalizer.send(message)
+                case ToFinalizer(message, payload):
+                    self.finalizer.send(message, *payload)
                 case ToDispatcher(message):
                     self.dispatcher.send(message)
                 case ReleaseRow(row):

@@ -15,7 +15,6 @@ from awa_pool.faults import reach
 from awa_pool.job import Job
 from awa_pool.page import PLACE, LanePage, Phase
 from awa_pool.registry import Task
-from awa_pool.states import Outcome
 
 from .bodies import Unreadable
 from .core import Piece
@@ -121,7 +120,7 @@ class SyncExecutor:
                     job.deadline_s = limit_s
                     result, raised = self._alarm.call(task.handler, job, limit_s)
                 leave_if_forked()
-                if result is None and raised is None:
+                if result is None and raised is None and job._staging is None:
                     piece.completed = words[completed_at] = piece.completed | bit
                     done[job.kind] = done.get(job.kind, 0) | bit
                 else:
@@ -137,7 +136,7 @@ class SyncExecutor:
             if last_s > SLOW_KIND_S:
                 self._slow_kinds.add(last_kind)
             began_s = ended_s
-            if piece.others:
+            if len(piece.others) > len(piece.staged):
                 break  # the page cannot hold an error or a delay: it is sent before what comes next may kill us
         piece.at, piece.running = at, 0
 
@@ -203,8 +202,7 @@ class SyncExecutor:
         if raised is not None:
             leave_out_our_frame(raised)
         ending = self._endings.of_handler(task, job.attempt, result, raised, late=late)
-        self._endings.record(piece, index, job.id, job.run_lease, job.kind, ending)
-        if ending.outcome is Outcome.COMPLETED:
+        if self._endings.settle(piece, index, job, ending):
             piece.completed |= 1 << index
             self._page.words[self._page.completed_word(piece.row)] = piece.completed
         else:

@@ -1,0 +1,49 @@
+-- finish_with_follow_ups(end, follow_ups) -> (status, state, inserted, skipped): one attempt's end, and the jobs that exist
+-- exactly if it is written. `end` is an item of finish, `follow_ups` an array of items of enqueue_many, put in in its order.
+-- status as of finish; skipped: [kind, holder] of each follow-up whose key another job holds, and goes on holding at least
+-- until this transaction has ended.
+-- Arrow: running -> whatever the outcome says; (new) -> available | scheduled. Guard: as finish.
+-- Locks: unique keys of the follow-ups in key order, waiting as the caller's lock_timeout lets; then as finish.
+-- Errors: AW001 naming a follow-up, AW002, AW006, 55P03, and whatever an insert raises: the caller rolls back.
+create or replace function {schema}.finish_with_follow_ups(p_end json, p_follow_ups json)
+returns table(status text, state text, inserted int, skipped json)
+language plpgsql volatile
+set search_path = {schema}, pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+declare
+    v_keyed boolean := strpos(p_follow_ups::text, '"unique_') > 0;
+    k record;
+    v record;
+    v_bit bigint;
+begin
+    if v_keyed then
+        select * into k from hold_follow_up_keys(p_follow_ups);
+        skipped := k.skipped;
+    end if;
+    if p_end ->> 'outcome' = 'completed' then
+        v_bit := 1::bigint << (p_end ->> 'index')::int;
+        select coalesce(bit_or(c.done), 0) as done, coalesce(bit_or(c.busy), 0) as busy into v
+        from complete(array[(p_end ->> 'slot')::int], array[(p_end ->> 'receipt_id')::bigint],
+            array[(p_end ->> 'nonce')::bigint], array[v_bit]) as c;
+        status := case when v.done <> 0 then 'done' when v.busy <> 0 then 'busy' else 'stale' end;
+        state := case when v.done <> 0 then 'completed' end;
+    else
+        select f.status, f.state into status, state from finish(json_build_array(p_end)) as f;
+    end if;
+    inserted := 0;
+    if status = 'done' then
+        if v_keyed then
+            perform enqueue_many_timed(p_follow_ups, k.ids, k.fresh);
+            inserted := (select count(*) from unnest(k.fresh) as n(fresh) where n.fresh);
+        else
+            inserted := cardinality(enqueue_many(p_follow_ups, true));
+        end if;
+    elsif v_keyed then
+        perform drop_keys(k.keys, k.ids);
+    end if;
+    return next;
+end
+$$;
