@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from awa_pool.actor import say_ready, serve_actor
 from awa_pool.control import Connection, ControlPipe
-from awa_pool.logs import set_up_logging
-from awa_pool.messages import Configure, Ready
 from awa_pool.store.connection import connect
 from awa_pool.store.mailbox import Mailbox
 from awa_pool.store.patience import CHORE_S
@@ -16,24 +15,21 @@ from awa_pool.store.threads import StoreThread
 from .core import Maintenance, Rules
 from .loop import ROLE, Loop
 
-CONFIGURE_S = 600.0  # the first worker may take that long to tell the app's facts
-
 
 def run(connection: Connection) -> None:
     """Serve until the supervisor says stop or is gone; `connection` is this end of the control pipe."""
-    pipe = ControlPipe(connection)
-    first = pipe.wait(CONFIGURE_S)
-    if not isinstance(first, Configure):
-        return  # stopped, or left alone, before there was anything to do
-    settings = first.settings
-    set_up_logging(ROLE, settings["log_level"], settings["log_format"])
+    serve_actor(ROLE, connection, _serve)
+
+
+def _serve(pipe: ControlPipe, settings: dict[str, Any]) -> bool:
     incarnation = str(settings["incarnation"])
     mailbox = Mailbox()
     dsn, schema = str(settings["dsn"]), str(settings["schema"])
     store = StoreThread(lambda: connect(dsn, schema, ROLE, answer_s=CHORE_S), mailbox, name=ROLE)
     core = Maintenance(rules_of(settings), time.monotonic())
-    pipe.send(Ready(ROLE, incarnation, {}))
+    say_ready(pipe, ROLE, incarnation)
     Loop(core, pipe, mailbox, store, incarnation).run()
+    return not pipe.closed
 
 
 def rules_of(settings: dict[str, Any]) -> Rules:
