@@ -14,18 +14,19 @@ as $$
 declare
     v_queue text;
     v_keep_s float8;
+    v_old timestamptz;
     v_gone bigint := 0;
 begin
     perform require_read_committed('prune_dead');
     select x.queue into v_queue from jobs_dead as x order by x.queue limit 1;
     while found loop
         select q.dlq_retention_s into v_keep_s from queues as q where q.queue = v_queue;
+        v_old := clock_timestamp() - make_interval(secs => least(coalesce(v_keep_s, p_retention_s), 3155760000));
         v_gone := v_gone + cardinality(drop_dead(array(
             select x.job_id
             from jobs_dead as x
             where x.queue = v_queue
-                and x.finalized_at < clock_timestamp()
-                    - make_interval(secs => least(coalesce(v_keep_s, p_retention_s), 3155760000))
+                and x.finalized_at < v_old  -- a variable: beside a call of the clock the index would be read to its end
             order by x.finalized_at, x.job_id
             limit p_limit)));
         select x.queue into v_queue from jobs_dead as x where x.queue > v_queue order by x.queue limit 1;

@@ -20,6 +20,7 @@ set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
+    v_begun boolean := pg_current_xact_id_if_assigned() is not null;  -- else it has written nothing so far
     v_later boolean := coalesce(p_run_at > clock_timestamp(), false);
     v_ids bigint[];
     v_times timestamptz[];
@@ -83,7 +84,8 @@ begin
         select
             g.*, coalesce(p_new_queue, g.queue) as to_queue, coalesce(p_new_priority, g.priority)::smallint as to_priority,
             v_later as later,
-            exists (select from tombstones as t where t.job_id = g.job_id and t.txid = pg_current_xact_id()) as again
+            v_begun and exists (
+                select from tombstones as t where t.job_id = g.job_id and t.txid = pg_current_xact_id()) as again
         from gone as g
     ),
     later as (
