@@ -14,6 +14,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from awa_pool.events import (
+    Exit,
+    Note,
+    StoreIsBack,
+    StoreLost,
+    StoreSaysNo,
+    SupervisorSaid,
+    Tick,
+    ToSupervisor,
+    Trouble,
+)
 from awa_pool.messages import (
     AttemptsClosed,
     AttemptsEnded,
@@ -33,24 +44,15 @@ from .events import (
     Command,
     Completed,
     Event,
-    Exit,
     Finished,
     Heard,
     LookedUp,
     LookUp,
-    Note,
     Send,
     Settings,
     StagedAnswered,
     StagedNo,
     StagedRow,
-    StoreIsBack,
-    StoreLost,
-    StoreSaysNo,
-    SupervisorSaid,
-    Tick,
-    ToSupervisor,
-    Trouble,
 )
 from .flush import ERROR_CHARS, Item, Part, Result
 from .peers import Peer

@@ -8,10 +8,11 @@ from typing import Any
 
 import orjson
 
-from awa_pool.errors import SchemaMismatch, StoreConflict, StoreError, StoreUnavailable
+from awa_pool.events import StoreIsBack, StoreLost, StoreSaysNo, trouble_of
 from awa_pool.store.staged import EndedStaged, finish_staged
 from awa_pool.store.store import Store
-from awa_pool.store.threads import StoreAnswered, StoreBack, StoreFailed, StoreLost, StoreThread
+from awa_pool.store.threads import StoreAnswered, StoreBack, StoreFailed, StoreThread
+from awa_pool.store.threads import StoreLost as ConnectionLost
 
 from .events import (
     Command,
@@ -26,17 +27,8 @@ from .events import (
     StagedAnswered,
     StagedNo,
     StagedRow,
-    StoreIsBack,
-    StoreSaysNo,
-    Trouble,
-)
-from .events import (
-    StoreLost as Lost,
 )
 
-BUSY_STATES = ("55P03", "57014")
-"""A lock was not to be had in time, or the whole call: nothing is wrong with what was to be written."""
-RIGHTS_GONE = "42501"
 HASTE_MS, PATIENCE_MS = 10, 200
 """How long an end with follow-ups waits for a key that another session holds: at its first try, and later."""
 
@@ -111,8 +103,8 @@ class Database:
             case StoreFailed(token, error):
                 what = "complete" if isinstance(token, Complete) else "finish"
                 return StoreSaysNo(what, trouble_of(error), str(error), getattr(error, "sqlstate", None))
-            case StoreLost(_, error):
-                return Lost(str(error))
+            case ConnectionLost(_, error):
+                return StoreLost(str(error))
             case StoreBack():
                 return StoreIsBack()
         return None
@@ -126,15 +118,3 @@ def _staged_answer(end: EndedStaged | Exception) -> StagedRow | StagedNo:
 
 def _no(error: Exception) -> StagedNo:
     return StagedNo(trouble_of(error), str(error), getattr(error, "sqlstate", None))
-
-
-def trouble_of(error: Exception) -> Trouble:
-    """What kind of failure this is; a schema that is not ours, or that is closed to us, is as good as no database:
-    results wait."""
-    if isinstance(error, StoreUnavailable | SchemaMismatch):
-        return Trouble.AWAY
-    if isinstance(error, StoreConflict):
-        return Trouble.LOCKED if error.sqlstate in BUSY_STATES else Trouble.CONFLICT
-    if isinstance(error, StoreError) and error.sqlstate == RIGHTS_GONE:
-        return Trouble.AWAY
-    return Trouble.REFUSED

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from awa_pool.events import (
+    Exit,
+    Note,
+    StoreIsBack,
+    StoreLost,
+    StoreSaysNo,
+    SupervisorSaid,
+    Tick,
+    ToSupervisor,
+    Trouble,
+)
 from awa_pool.messages import Message
 
 
@@ -26,15 +36,6 @@ class Settings:
             window_jobs=int(settings.get("window_jobs") or 4096),
             window_bytes=int(settings.get("window_bytes") or 64 << 20),
         )
-
-
-class Trouble(Enum):
-    """Why the database did not do what it was asked."""
-
-    AWAY = "away"  # it or the connection is gone; whether the call committed is unknown
-    CONFLICT = "conflict"  # deadlock or serialization failure
-    LOCKED = "locked"  # a lock was not to be had in time
-    REFUSED = "refused"  # it does not like this very statement or value
 
 
 # --- rows --------------------------------------------------------------------------------------------------
@@ -101,24 +102,12 @@ class OpenRow(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
-    """A timer the core asked for may be due."""
-
-
-@dataclass(frozen=True, slots=True)
 class Heard:
     """A worker's lane or the dispatcher, the peer, says something."""
 
     peer: bytes
     message: Message
     payload: Sequence[bytes] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SupervisorSaid:
-    """The supervisor says something."""
-
-    message: Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,28 +142,6 @@ class LookedUp:
     rows: Sequence[OpenRow] | None
 
 
-@dataclass(frozen=True, slots=True)
-class StoreSaysNo:
-    """A call failed."""
-
-    what: str  # "complete" | "finish"
-    trouble: Trouble
-    error: str
-    sqlstate: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StoreLost:
-    """There is no connection; calls wait for it."""
-
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class StoreIsBack:
-    """The connection is there, the first or again."""
-
-
 Event = (
     Tick
     | Heard
@@ -197,13 +164,6 @@ class Send:
     """Send to a peer; what cannot be delivered is lost, and asked for again by who needs it."""
 
     peer: bytes
-    message: Message
-
-
-@dataclass(frozen=True, slots=True)
-class ToSupervisor:
-    """Send to the supervisor."""
-
     message: Message
 
 
@@ -239,20 +199,6 @@ class FinishStaged:
 @dataclass(frozen=True, slots=True)
 class LookUp:
     """Ask which attempts of this runtime are open, for the ids of their jobs; answered by `LookedUp`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """Something for the log: level, event name, fields."""
-
-    level: int
-    event: str
-    fields: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Exit:
-    """All is done: leave the loop."""
 
 
 Command = Send | ToSupervisor | Complete | Finish | FinishStaged | LookUp | Note | Exit

@@ -6,6 +6,7 @@ import logging
 import time
 
 from awa_pool.control import ControlPipe
+from awa_pool.events import Exit, Note, SupervisorSaid, Tick, ToSupervisor
 from awa_pool.faults import reach
 from awa_pool.messages import AttemptsEnded, Stats
 from awa_pool.store.mailbox import Mailbox
@@ -13,20 +14,7 @@ from awa_pool.wire import Poller, Router
 
 from .core import Finalizer
 from .database import Database
-from .events import (
-    Command,
-    Completed,
-    Event,
-    Exit,
-    Finished,
-    Heard,
-    Note,
-    Send,
-    StagedAnswered,
-    SupervisorSaid,
-    Tick,
-    ToSupervisor,
-)
+from .events import Command, Completed, Event, Finished, Heard, Send, StagedAnswered
 
 STATS_EVERY_S = 1.0
 BURST = 512

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .events import Trouble
+from awa_pool.events import Trouble
 
 RETRIES_S = (0.010, 0.020, 0.040)
 REQUEUE_S = 0.020

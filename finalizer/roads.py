@@ -6,10 +6,11 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from awa_pool.events import StoreSaysNo
 from awa_pool.states import Outcome
 
 from . import notes
-from .events import ClosedRow, Command, FinishedRow, OpenRow, StoreSaysNo
+from .events import ClosedRow, Command, FinishedRow, OpenRow
 from .flush import ERROR_CHARS, Batch, Item, Part, Stream, complete_call, finish_call
 from .retry import REQUEUE_MAX_S, REQUEUE_S, Again, Requeue, finalize_with_retry
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from awa_pool.events import Trouble
 from awa_pool.states import Outcome
 
-from .events import FinishStaged, StagedNo, StagedRow, Trouble
+from .events import FinishStaged, StagedNo, StagedRow
 from .flush import Result
 from .retry import REQUEUE_MAX_S, REQUEUE_S, Again, Requeue, finalize_with_retry
 

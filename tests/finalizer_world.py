@@ -7,25 +7,20 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from awa_pool.events import Exit, Note, StoreSaysNo, Tick, ToSupervisor, Trouble
 from awa_pool.finalizer.core import Finalizer
 from awa_pool.finalizer.events import (
     Command,
     Complete,
     Completed,
     Event,
-    Exit,
     Finish,
     Finished,
     Heard,
     LookedUp,
     LookUp,
-    Note,
     Send,
     Settings,
-    StoreSaysNo,
-    Tick,
-    ToSupervisor,
-    Trouble,
 )
 from awa_pool.messages import (
     AttemptsClosed,

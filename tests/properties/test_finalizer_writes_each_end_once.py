@@ -6,7 +6,8 @@ from finalizer_world import World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from awa_pool.finalizer.events import Settings, Trouble
+from awa_pool.events import Trouble
+from awa_pool.finalizer.events import Settings
 
 ACTION = st.sampled_from(
     ["end"] * 6

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from finalizer_world import World
 
+from awa_pool.events import SupervisorSaid, Trouble
 from awa_pool.finalizer.core import LINGER_S, LONGEST_NAP_S, PROMPT_S
-from awa_pool.finalizer.events import Complete, Finish, Heard, Settings, SupervisorSaid, Trouble
+from awa_pool.finalizer.events import Complete, Finish, Heard, Settings
 from awa_pool.finalizer.peers import ACK_JOBS, ACK_S, Peer
 from awa_pool.finalizer.retry import Again, Requeue, Split, finalize_with_retry
 from awa_pool.messages import AttemptsEnded, Drained, EndAttempts, Stop
