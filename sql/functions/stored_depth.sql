@@ -1,6 +1,6 @@
 -- stored_depth(queue, cap, history) -> deferred, ended and dead jobs of a queue by state (dead ones are not among failed), each
--- counted up to the cap; without `history` what has ended is not counted and what is dead counted up to 10,000, as metrics are asked for every few
--- seconds.
+-- counted up to the cap; without `history` what has ended is not counted and what is dead counted up to
+-- 10,000, as metrics are asked for every few seconds.
 -- Guard: none. Locks: none. Errors: none.
 create or replace function {schema}.stored_depth(p_queue text, p_cap int, p_history boolean default true)
 returns table(scheduled bigint, retryable bigint, failed bigint, cancelled bigint, completed bigint, dead bigint)

@@ -111,7 +111,7 @@ def test_a_paused_queue_holds_up_no_drain(queue: Queue) -> None:
 def test_a_paused_queue_and_the_age_of_its_oldest_job_are_told(queue: Queue) -> None:
     queue.enqueue()
     queue.rows("select awa_pool.pause_queue('default')")
-    queue.rows("select awa_pool.pause_queue('empty')")
+    queue.rows("select awa_pool.pause_queue('empty', true)")
     rows = {
         r[0]: r[1:]
         for r in queue.rows("select queue, paused, oldest_available_s >= 0 from awa_pool.queue_stats()")
