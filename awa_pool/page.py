@@ -258,7 +258,7 @@ class Page:
         draft = f"{path}.{os.getpid()}"
         fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            os.ftruncate(fd, -(-size // 8) * 8)
+            _allocate(fd, path, -(-size // 8) * 8)
             buffer = mmap.mmap(fd, -(-size // 8) * 8)
         finally:
             os.close(fd)
@@ -273,6 +273,20 @@ class Page:
             lane.words = memoryview(b"")
         self._words.release()
         self._buffer.close()
+
+
+def _allocate(fd: int, path: str, size: int) -> None:
+    """Give the file its blocks now: with none left, a store to mapped memory would kill this process."""
+    try:
+        done = 0
+        while done < size:
+            done += os.write(fd, bytes(size - done))
+    except OSError as error:
+        folder = os.path.dirname(path)
+        raise AwaError(
+            f"no room for a shared page of {size} bytes in {folder} ({error.strerror}): make room there, or name "
+            "another folder with --run-dir"
+        ) from None
 
 
 class PageReader:
