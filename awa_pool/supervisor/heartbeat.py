@@ -73,6 +73,7 @@ class Pulse:
         self.depths_at_s: float | None = None
         self.last_beat_s: float | None = None
         self._heartbeat_s = heartbeat_s
+        self._told = info
         self._info = orjson.dumps(info).decode()
         self._mailbox = Mailbox()
         self._thread = StoreThread(connect, self._mailbox, name="heartbeat")
@@ -90,6 +91,12 @@ class Pulse:
         self.runtime_id = runtime_id
         self._registered = False
         self._due_s.pop(_REGISTER, None)
+
+    def serve(self, queues: list[str]) -> None:
+        """Tell which queues are served, known only once the app is: as soon as can be, with a beat."""
+        self._told = self._told | {"queues": queues}
+        self._info = orjson.dumps(self._told).decode()
+        self._due_s.pop(_BEAT, None)
 
     def silence_s(self, now_s: float) -> float:
         """Return for how long the oldest question has had no answer."""
@@ -232,6 +239,10 @@ class Heart:
         """Go on under a new id."""
         self._orders.put(runtime_id)
 
+    def serve(self, queues: list[str]) -> None:
+        """Tell others, in `awa-pool status`, which queues are served."""
+        self._orders.put(queues)
+
     def say_goodbye(self, within_s: float) -> bool:
         """End the runtime by its own will, so that nobody waits for its silence; True when all was said in time."""
         self._orders.put(_BYE)
@@ -254,6 +265,9 @@ class Heart:
             for order in self._orders.take():
                 if order == _BYE:
                     return
-                pulse.take_new_runtime(order)
+                if isinstance(order, list):
+                    pulse.serve(order)
+                else:
+                    pulse.take_new_runtime(order)
             for news in pulse.take(time.monotonic()):
                 self._news.put(news)

@@ -248,7 +248,10 @@ class PoolRun:
                     self._step(ev.Spared(incarnation))
             case ev.Settle(facts=facts):
                 self._queues = queues_of(self._config, facts)
-                _log.info("serving %s", ", ".join(queue.name for queue in self._queues))
+                names = [queue.name for queue in self._queues]
+                _log.info("serving %s", ", ".join(names))
+                if self.heart is not None:
+                    self.heart.serve(names)
                 self._step(ev.FactsSettled())
             case ev.TakeNewRuntime():
                 self.runtime_id = str(uuid4())

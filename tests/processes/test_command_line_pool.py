@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import signal
@@ -153,7 +154,8 @@ def test_the_embedded_server_is_shared_with_a_second_command_and_stops_with_the_
     until(lambda: (home / "server" / "data" / "postmaster.pid").exists() or pool.poll() is not None)
 
     def seen() -> bool:
-        return '"alive"' in run("status", "--json", *place, cwd=home).stdout
+        shown = run("status", "--json", *place, cwd=home).stdout
+        return '"alive"' in shown and json.loads(shown)["pools"][0]["info"]["queues"] == ["sums"]
 
     until(seen)
     pool.send_signal(signal.SIGTERM)
