@@ -71,7 +71,7 @@ class Database:
 
     def pause(self) -> None:
         """Stop claims."""
-        self.conn.execute("select awa_pool.pause_queue(%s)", (QUEUE,))
+        self.conn.execute("select awa_pool.pause_queue(%s, true)", (QUEUE,))
 
     def resume(self) -> Any:
         """Let claims go on; returns the server's time just before."""
