@@ -69,8 +69,9 @@ from .lanes import Lane
 from .pacing import LONGEST_NAP_S
 from .recall import Recalls
 
-FAREWELL_S = 3.0
-"""After the drain time: how long to wait for the finalizer to confirm what was given back."""
+FAREWELL_S = 8.0
+"""After the drain time: how long to wait for the finalizer to confirm what was given back; so long that one which is
+frozen has been noticed and replaced."""
 MARGIN_S = 0.002
 HELLO_S = 1.0
 """How often to say hello to a finalizer that has not answered."""

@@ -11,7 +11,7 @@ from .events import DISPATCHER, FINALIZER, MAINTENANCE, WORKER, Command, ExitSta
 from .places import Child, Life
 
 CUT_GRACE_S = 1.0  # between telling a worker to give up and killing it
-CLOSE_S = 5.0  # for the dispatcher, once the workers are gone
+CLOSE_S = 10.0  # for the dispatcher, once the workers are gone: its farewell, and a moment
 FLUSH_S = 8.0  # for the finalizer, once the dispatcher is gone
 HARD_S = 1.5  # each of these, after a second signal
 
