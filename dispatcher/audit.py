@@ -21,7 +21,6 @@ from .desk import Desk
 from .events import OpenRow, ReadOpenAttempts, ReadPages, Send
 from .lanes import Lane
 
-EVERY_S = 10.0
 SOON_S = 1.0
 NO_AUDIT = 0
 """The number under which a lane is asked when it has only just greeted: so it knows that it was heard."""
@@ -92,7 +91,7 @@ class Audit:
         self.number += 1
         self._began_s = self.asked_s = desk.now_s
         self.asking += 1
-        self.due_s = desk.now_s + EVERY_S
+        self.due_s = desk.now_s + desk.settings.audit_s
         self._begun = {}
         if self._adrift:
             desk.out.append(
@@ -108,7 +107,7 @@ class Audit:
         """The database did not answer; an audit that saw nothing decides nothing."""
         self.asking -= 1
         self._began_s = None
-        self.due_s = self._desk.now_s + (EVERY_S if self.recovered else 0.5)
+        self.due_s = self._desk.now_s + (self._desk.settings.audit_s if self.recovered else 0.5)
 
     def pages_read(self, started: dict[int, int]) -> None:
         """A worker in a long job cannot greet a new dispatcher; its page speaks for what it has started."""
@@ -162,6 +161,7 @@ class Audit:
         """Attempts open in the database that neither books nor lanes know; seen twice, they are given back."""
         desk = self._desk
         seen: Suspects = {}
+        returned = receipts = 0
         for receipt_id, found in merged.items():
             known = desk.books.get(receipt_id)
             adrift = found.open_mask & ~(known.open & ~known.adrift if known is not None else 0)
@@ -177,11 +177,14 @@ class Audit:
             adrift = receipt.adrift
             twice = adrift & self._adrift.get(receipt_id, 0) & ~self._begun.get(receipt_id, 0)
             if twice:
-                self.healed += desk.end(receipt, twice, Outcome.RETURN).bit_count()
-                desk.note(logging.WARNING, notes.JOBS_ADRIFT, receipt_id=receipt_id, jobs=twice.bit_count())
+                returned += desk.end(receipt, twice, Outcome.RETURN).bit_count()
+                receipts += 1
             if receipt.adrift:
                 seen[receipt_id] = receipt.adrift
         self._adrift = seen
+        self.healed += returned
+        if receipts:  # one line, also after a whole stock was lost with a dispatcher
+            desk.note(logging.WARNING, notes.JOBS_ADRIFT, jobs=returned, receipts=receipts)
         if seen:
             self.soon_after_all_spoke()
 

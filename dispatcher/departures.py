@@ -95,15 +95,15 @@ class Departures:
                 lost, returned = lost + some[0], returned + some[1]
         if not gone.charged:
             self.lost += lost
-        level = logging.WARNING if lost or returned else logging.INFO
-        desk.note(
-            level,
-            notes.LANE_GONE,
-            worker=message.worker,
-            cause=message.cause,
-            jobs_lost=lost,
-            jobs_returned=returned,
-        )
+        if peers or lost or returned:  # a new dispatcher is told of those who died before its time, too
+            desk.note(
+                logging.WARNING if lost or returned else logging.INFO,
+                notes.LANE_GONE,
+                worker=message.worker,
+                cause=message.cause,
+                jobs_lost=lost,
+                jobs_returned=returned,
+            )
         return peers
 
     def _end(self, receipt: Receipt, held: int, ran: int, gone: _Gone) -> tuple[int, int]:

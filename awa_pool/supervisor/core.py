@@ -28,6 +28,7 @@ from .events import (
     WORKER,
     Began,
     ChildExited,
+    ChildrenStopped,
     ChildSaid,
     Command,
     Event,
@@ -48,7 +49,6 @@ from .events import (
     Tell,
     Terminate,
     WorkerMeasured,
-    WorkersStopped,
 )
 from .limits import Attempt, Limits
 from .patience import Rules, forgive, overdue
@@ -142,7 +142,7 @@ class Supervisor:
                 out = self._exited(event, now_s)
             case WorkerMeasured():
                 out = self._measured(event, now_s)
-            case WorkersStopped():
+            case ChildrenStopped():
                 out = self._frozen(event.incarnations, now_s)
             case LimitsSeen():
                 out = self._limits_seen(event, now_s)

@@ -79,8 +79,8 @@ class WorkerMeasured:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkersStopped:
-    """A regular look: just these workers are held by a stop signal (not by a debugger)."""
+class ChildrenStopped:
+    """A regular look: just these children are held by a stop signal (not by a debugger)."""
 
     incarnations: frozenset[str]
 
@@ -126,7 +126,7 @@ Event = (
     | ChildSaid
     | ChildExited
     | WorkerMeasured
-    | WorkersStopped
+    | ChildrenStopped
     | LimitsSeen
     | Spared
     | SignalCame

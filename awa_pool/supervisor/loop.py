@@ -136,9 +136,9 @@ class PoolRun:
         self._fleet.sample()
         reap_strangers({handle.pid for handle in self._fleet.handles()})
         handles = [handle for handle in self._fleet.handles() if handle.role == WORKER]
-        states = {handle.incarnation: read_state(handle.pid) for handle in handles}
+        states = {handle.incarnation: read_state(handle.pid) for handle in self._fleet.handles()}
         self.painter.stopped = {incarnation for incarnation, state in states.items() if state in ("T", "t")}
-        self._step(ev.WorkersStopped(frozenset(name for name, state in states.items() if state == "T")))
+        self._step(ev.ChildrenStopped(frozenset(name for name, state in states.items() if state == "T")))
         if self._asked_at_s is not None:
             self.painter.paint(self._clock())
         if self._config.max_jobs_per_worker or self._config.max_rss_bytes:

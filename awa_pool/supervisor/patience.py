@@ -32,8 +32,9 @@ def overdue(child: Child, rules: Rules, now_s: float) -> str:
         return "did not end in time"
     if child.life is Life.BOOTING and now_s - child.since_s > rules.boot_timeout_s:
         return f"was not ready after {rules.boot_timeout_s:g} s"
-    if child.frozen_since_s is not None and now_s - child.frozen_since_s >= rules.frozen_s:
-        return f"was stopped by a signal for {rules.frozen_s:g} s"
+    frozen_s = rules.frozen_s if child.role == WORKER else min(rules.silence_s, rules.frozen_s)
+    if child.frozen_since_s is not None and now_s - child.frozen_since_s >= frozen_s:
+        return f"was stopped by a signal for {frozen_s:g} s"
     # A worker says nothing while a handler holds its thread; actors always have time for a sign of life.
     if child.role != WORKER and child.life is Life.READY and now_s - child.heard_s > rules.silence_s:
         return f"has been silent for {rules.silence_s:g} s"

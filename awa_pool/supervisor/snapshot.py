@@ -51,7 +51,9 @@ class PoolSnapshot:
     in_flight: int
     restarts: dict[str, int]
     actors: dict[str, str]  # role -> state
-    killed: dict[str, int] = field(default_factory=dict)  # workers killed for one of their attempts, by reason
+    killed: dict[str, int] = field(
+        default_factory=dict
+    )  # workers killed for one of their attempts, by reason
 
 
 class Observer(Protocol):

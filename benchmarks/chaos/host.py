@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -27,12 +26,12 @@ STOP_DEADLINE_S = 60.0
 class Host:
     """One host's pool; a supervisor that dies is followed by another at once, as a service manager would do."""
 
-    def __init__(self, dsn: str, workers: int, ledger: Path, faults: str) -> None:
+    def __init__(self, dsn: str, workers: int, folder: Path, faults: str) -> None:
         self.restarts = 0
         self.missed = 0
         self.orphans = 0
         """Processes that were left five seconds after their supervisor was killed."""
-        self.log_path = Path(tempfile.mkdtemp(prefix="awa-chaos-"), "log")
+        self.log_path = folder / "log"
         self._paused: list[tuple[float, int]] = []
         self._wills: list[tuple[float, list[int]]] = []
         self._command = [
@@ -41,7 +40,7 @@ class Host:
             "--max-jobs-per-worker", str(JOBS_PER_WORKER),
         ]  # fmt: skip
         self._environ = {
-            **os.environ, "AWA_POOL_DSN": dsn, "AWA_POOL_FAULTS": faults, "PYTHONPATH": str(ROOT), VARIABLE: str(ledger),
+            **os.environ, "AWA_POOL_DSN": dsn, "AWA_POOL_FAULTS": faults, "PYTHONPATH": str(ROOT), VARIABLE: str(folder / "ledger"),
         }  # fmt: skip
         self._process = self._start()
 
@@ -55,6 +54,9 @@ class Host:
     def strike(self, blow: Blow) -> None:
         """Carry out a blow; one at a process that is not there is counted as missed."""
         pid = self._process.pid if blow.role == storm.SUPERVISOR else self._find(blow.role, blow.number)
+        self.say(
+            f"{blow.act}: {blow.role} {blow.number or ''} {'is not there' if pid is None else f'process {pid}'}"
+        )
         if pid is None:
             self.missed += 1
             return
@@ -64,6 +66,11 @@ class Host:
             os.kill(pid, signal.SIGKILL if blow.act is Act.KILL else signal.SIGSTOP)
         if blow.act is Act.PAUSE:
             self._paused.append((time.monotonic() + storm.CONTINUE_AFTER_S, pid))
+
+    def say(self, text: str) -> None:
+        """Put a line into the pool's log."""
+        with self.log_path.open("a") as log:
+            log.write(f"{time.strftime('%H:%M:%S')} ------- storm: {text}\n")
 
     def tend(self) -> None:
         """Continue what was paused, start again what has ended, count who outlived a killed supervisor."""
@@ -76,9 +83,13 @@ class Host:
         for due_s, pids in list(self._wills):
             if due_s <= now_s:
                 self._wills.remove((due_s, pids))
-                self.orphans += sum(1 for pid in pids if _lives(pid))
+                left = [pid for pid in pids if _lives(pid)]
+                self.orphans += len(left)
+                if left:
+                    self.say(f"left of a killed supervisor: {[(pid, _title(pid)) for pid in left]}")
         if self._process.poll() is not None:
             self.restarts += 1
+            self.say(f"the supervisor ended with status {self._process.returncode}: starting another")
             self._process = self._start()
 
     def close(self) -> None:

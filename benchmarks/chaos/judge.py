@@ -19,7 +19,8 @@ class Verdict:
     ended: int
     lost: int
     doubled: int
-    examples: tuple[str, ...] = ()
+    examples: tuple[tuple[int, str], ...] = ()
+    """Jobs and what is wrong with them."""
 
 
 def judge(ledger: Ledger, rows: list[tuple[Any, ...]]) -> Verdict:
@@ -28,21 +29,21 @@ def judge(ledger: Ledger, rows: list[tuple[Any, ...]]) -> Verdict:
     Lost: confirmed and not there, there and never ended, or completed with no handler that returned. Doubled: ended by
     more than one attempt, in more than one place, or started again after its end.
     """
-    lost: list[str] = []
-    doubled: list[str] = []
+    lost: list[tuple[int, str]] = []
+    doubled: list[tuple[int, str]] = []
     seen: set[int] = set()
     ended = 0
     for job, state, places, ends, completed, ended_at in rows:
         seen.add(job)
         if state not in FINAL:
-            lost.append(f"job {job} is {state}")
+            lost.append((job, f"is {state}"))
             continue
         ended += 1
         if completed and job not in ledger.returned:
-            lost.append(f"job {job} is completed and no handler of it has returned")
+            lost.append((job, "is completed and no handler of it has returned"))
         if places > 1 or ends > 1:
-            doubled.append(f"job {job} ended {ends} times, stands in {places} places")
+            doubled.append((job, f"ended {ends} times, stands in {places} places"))
         elif ended_at is not None and ledger.began.get(job, 0.0) > ended_at + CLOCK_S:
-            doubled.append(f"job {job} was started {ledger.began[job] - ended_at:.2f} s after its end")
-    lost += [f"job {job} is gone" for job in sorted(ledger.put - seen)]
+            doubled.append((job, f"was started {ledger.began[job] - ended_at:.2f} s after its end"))
+    lost += [(job, "is gone") for job in sorted(ledger.put - seen)]
     return Verdict(ended, len(lost), len(doubled), (*lost[:20], *doubled[:20]))

@@ -75,6 +75,17 @@ class Ledger:
         for line in data.decode().splitlines():
             self._take(line.split())
 
+    def lines_of(self, job: int) -> list[str]:
+        """Return what stands there of one job, with times of day."""
+        found = []
+        for line in self.path.read_text().splitlines():
+            word, number, *rest = line.split()
+            if int(number) == job:
+                at_s = float(rest[0 if word == PUT else 1])
+                clock = time.strftime("%H:%M:%S", time.localtime(at_s)) + f"{at_s % 1:.3f}"[1:]
+                found.append(f"{clock} {word} {' '.join(rest[:1] + rest[2:]) if word != PUT else ''}")
+        return found
+
     def _take(self, words: list[str]) -> None:
         job = int(words[1])
         if words[0] == PUT:

@@ -11,6 +11,8 @@ SUPERVISOR, WORKER, SERVER = "supervisor", "worker", "server"
 SUPERVISOR_EVERY_S = 20
 SERVER_EVERY_S = 60
 CONTINUE_AFTER_S = 5.0
+BOOT_S = 10.0
+"""No supervisor is struck so late: its successor has to be up before the time that everything must be settled in begins."""
 
 
 class Act(StrEnum):
@@ -38,7 +40,7 @@ def storm(seed: int, seconds: float, workers: int) -> list[Blow]:
     blows: list[Blow] = []
     server_at = min(SERVER_EVERY_S / 2, seconds / 2)
     for second in range(1, int(seconds)):
-        if second % SUPERVISOR_EVERY_S == 0:
+        if second % SUPERVISOR_EVERY_S == 0 and second <= seconds - BOOT_S:
             act = rng.choice((Act.KILL, Act.KILL, Act.PAUSE))
             blows.append(Blow(second, SUPERVISOR, act))
         else:

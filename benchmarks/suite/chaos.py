@@ -24,7 +24,7 @@ from benchmarks.server import database
 from benchmarks.sqltext import text
 
 LOST_MESSAGES = 0.01
-SWEEP_S = STALE_S / 3
+SWEEP_S = 3.0  # a look of the supervisor (1 s) and a round of the leader (a third of the stale time)
 SETTLE_S = STALE_S + SWEEP_S
 """After the last blow: the stale time and one sweep; what runs then has been forgotten."""
 LAST_WORD_S = 180.0
@@ -49,12 +49,11 @@ class Outcome:
 
 def run_once(plan: Plan, blows: Sequence[Blow], seconds: float, faults: str) -> Outcome:
     """Load a pool for so long, strike it meanwhile, then let it come to rest and judge."""
-    with tempfile.TemporaryDirectory(prefix="awa-chaos-") as folder, database(plan.server) as dsn:
+    folder = Path(tempfile.mkdtemp(prefix="awa-chaos-"))  # kept: it tells what went wrong
+    with database(plan.server) as dsn:
         ours.migrate(dsn)
-        path = Path(folder, "ledger")
-        Path(folder).chmod(0o755)
-        pen, ledger = Pen(path), Ledger(path)
-        host = Host(dsn, plan.workers, path, faults)
+        pen, ledger = Pen(folder / "ledger"), Ledger(folder / "ledger")
+        host = Host(dsn, plan.workers, folder, faults)
         producer = Producer(dsn, ledger, pen, plan.seed)
         try:
             producer.start()
@@ -72,17 +71,26 @@ def run_once(plan: Plan, blows: Sequence[Blow], seconds: float, faults: str) -> 
         ledger.read()
         with psycopg.connect(dsn) as conn:
             verdict = judge(ledger, conn.execute(text("chaos_ends")).fetchall())
+            for job, what in verdict.examples:
+                plan.note(f"job {job} {what}")
+                for line in [*_history(conn, job), *ledger.lines_of(job)]:
+                    plan.note(f"    {line}")
         pen.close()
     ends_s = sorted(at_s for at_s in ledger.ends_s if began_s <= at_s <= over_s)
     silence_s = max((b - a for a, b in zip([began_s, *ends_s], [*ends_s, over_s], strict=True)), default=0.0)
     notes = (
         f"{len(ledger.put):,} jobs, {ledger.starts:,} starts, {len(blows)} blows ({host.missed} at nobody), "
         f"{host.restarts} restarts of the supervisor, {producer.refused} batches refused, {left} never ended; "
-        f"log {host.log_path}"
+        f"log and ledger in {folder}"
     )
     return Outcome(
         verdict, len(ends_s) / (over_s - began_s), stuck, settled_s, silence_s, host.orphans, notes
     )
+
+
+def _history(conn: psycopg.Connection, job: int) -> list[str]:
+    """Return a line for each attempt that the database knows of."""
+    return [str(row[0]) for row in conn.execute(text("chaos_history"), {"job": job})]
 
 
 def _await_first(ledger: Ledger) -> None:
@@ -104,6 +112,7 @@ def _strike(plan: Plan, host: Host, blows: Sequence[Blow], seconds: float) -> No
             if blow.role != storms.SERVER:
                 host.strike(blow)
             elif plan.server.restart is not None:
+                host.say("the server is restarted")
                 how = (signal.SIGINT, signal.SIGQUIT)[blow.number]
                 server = threading.Thread(target=plan.server.restart, args=(how, AWAY_S))
                 server.start()
@@ -153,9 +162,6 @@ def run(plan: Plan) -> Iterator[Row]:
         plan.note("the server named by --dsn is not restarted")
     rough = run_once(plan, blows, seconds, f"seed={plan.seed} drop={LOST_MESSAGES}")
     plan.note(f"storm {plan.seed}: {rough.jobs_per_s:,.0f} ends of handlers/s; {rough.notes}")
-    for outcome in (calm, rough):
-        for example in outcome.verdict.examples:
-            plan.note(example)
     case = f"{plan.minutes:g} min, storm {plan.seed}"
     yield Row("lost", calm.verdict.lost + rough.verdict.lost, "jobs", case)
     yield Row("doubled", calm.verdict.doubled + rough.verdict.doubled, "jobs", case)

@@ -335,10 +335,10 @@ def test_a_worker_that_a_signal_has_stopped_is_killed_after_its_time_and_one_tha
     rig.all_ready()
     first, second = rig.child("worker", 1), rig.child("worker", 2)
     both, one = frozenset({first.incarnation, second.incarnation}), frozenset({first.incarnation})
-    rig.feed(ev.WorkersStopped(both))
+    rig.feed(ev.ChildrenStopped(both))
     assert [c for c in rig.commands if isinstance(c, ev.Log) and "stopped by a signal" in c.text]
     rig.live(4.0)
-    rig.feed(ev.WorkersStopped(one))
+    rig.feed(ev.ChildrenStopped(one))
     assert killed(rig.commands) == []
     rig.live(3.0)
     assert killed(rig.commands) == [first.incarnation]
@@ -348,7 +348,15 @@ def test_a_worker_that_a_signal_has_stopped_is_killed_after_its_time_and_one_tha
 def test_the_time_that_the_supervisor_itself_stood_still_is_not_held_against_a_stopped_worker() -> None:
     rig = Rig(workers=1, frozen_s=6.0)
     rig.all_ready()
-    rig.feed(ev.WorkersStopped(frozenset({rig.child("worker", 1).incarnation})))
+    rig.feed(ev.ChildrenStopped(frozenset({rig.child("worker", 1).incarnation})))
     rig.now_s += 60.0
     rig.feed(ev.Tick())
     assert killed(rig.commands) == []
+
+
+def test_an_actor_that_is_stopped_while_it_boots_is_noticed_within_seconds() -> None:
+    rig = Rig(workers=1, boot_timeout_s=30.0)
+    dispatcher = rig.child("dispatcher")
+    rig.feed(ev.ChildrenStopped(frozenset({dispatcher.incarnation})))
+    rig.wait(6.0)
+    assert killed(rig.commands) == [dispatcher.incarnation]
