@@ -1,8 +1,9 @@
--- enqueue_many_timed(json, ids, new) -> job ids in order. The part of enqueue_many for documents that name due times or keys.
+-- enqueue_many_timed(json, ids, new, own) -> job ids in order. The part of enqueue_many for documents that name due times or keys.
 -- `ids`: those drawn before, while keys were taken; of them only what is `new` is put in. Null: none were.
+-- `own`: as of put_jobs_<slot>.
 -- Errors: AW001 (by refuse_item), class 22 where a value has another type than its column.
 create or replace function {schema}.enqueue_many_timed(
-    p_jobs json, p_ids bigint[] default null, p_new boolean[] default null
+    p_jobs json, p_ids bigint[] default null, p_new boolean[] default null, p_own boolean default false
 ) returns bigint[]
 language plpgsql volatile
 set search_path = {schema}, pg_catalog, pg_temp
@@ -32,7 +33,7 @@ begin
     checked as materialized (
         select
             i.*,
-            case when args_fit(i.args)
+            case when p_own or args_fit(i.args)
                 and request_fits(
                     i.kind, i.queue, i.priority, i.max_attempts, i.metadata, i.tags, i.ordering_key)
                 and deadline_fits(i.deadline_s)

@@ -19,14 +19,13 @@ begin
             perform pg_catalog.set_config('lock_timeout', p_patience_ms || 'ms', true);
             v_end := v_ends[i] -> 'end';
             v_jobs := v_ends[i] -> 'follow_ups';
-            -- Nearly all of them: a plain completion, and follow-ups without keys and due times. The general road takes three times as long.
+            -- Nearly all of them: a plain completion, and follow-ups without keys. The general road takes three times as long.
             if v_end ->> 'outcome' = 'completed' and pg_catalog.strpos(v_jobs::text, '"unique_') = 0
-                and pg_catalog.strpos(v_jobs::text, '"run_at"') = 0
                 and {schema}.complete_one((v_end ->> 'slot')::int, (v_end ->> 'receipt_id')::bigint,
                     (v_end ->> 'nonce')::bigint, 1::bigint << (v_end ->> 'index')::int)
             then
                 v_answers := v_answers || pg_catalog.format('["done","completed",%s,null,null,null]',
-                    pg_catalog.cardinality({schema}.put_jobs(v_jobs, true)));
+                    {schema}.put_jobs(v_jobs));
             else
                 select f.* into a from {schema}.finish_with_follow_ups(v_end, v_jobs) as f;
                 v_answers := v_answers || pg_catalog.json_build_array(

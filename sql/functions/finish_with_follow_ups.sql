@@ -36,10 +36,10 @@ begin
     inserted := 0;
     if status = 'done' then
         if v_keyed then
-            perform enqueue_many_timed(p_follow_ups, k.ids, k.fresh);
+            perform enqueue_many_timed(p_follow_ups, k.ids, k.fresh, true);
             inserted := (select count(*) from unnest(k.fresh) as n(fresh) where n.fresh);
         else
-            inserted := cardinality(enqueue_many(p_follow_ups, true));
+            inserted := put_jobs(p_follow_ups);
         end if;
     elsif v_keyed then
         perform drop_keys(k.keys, k.ids);
