@@ -124,11 +124,11 @@ class Queue:
             shut as (select * from awa_pool.close_bits_{attempt.slot}(
                 array[%s::bigint], array[%s::bigint], array[1::bigint << %s], 8))
             insert into awa_pool.leases (job_id, queue, priority, kind, args, attempt, max_attempts, run_lease, run_at,
-                created_at, metadata, tags, ordering_key, errors, snoozes, receipt_id, nonce, idx, slot, runtime_id,
-                claimed_at)
+                created_at, metadata, tags, ordering_key, errors, snoozes, unique_key, unique_states, receipt_id,
+                nonce, idx, slot, runtime_id, claimed_at)
             select b.job_id, b.queue, b.priority, b.kind, b.args, b.attempt, b.max_attempts, b.run_lease, b.run_at,
-                b.created_at, b.metadata, b.tags, b.ordering_key, b.errors, b.snoozes, b.receipt_id, %s, b.idx, %s, %s,
-                now()
+                b.created_at, b.metadata, b.tags, b.ordering_key, b.errors, b.snoozes, b.unique_key,
+                b.unique_states, b.receipt_id, %s, b.idx, %s, %s, now()
             from body as b, shut where shut.done <> 0""",
             attempt.receipt_id, attempt.index, attempt.receipt_id, attempt.nonce, attempt.index,
             attempt.nonce, attempt.slot, self.runtime,
