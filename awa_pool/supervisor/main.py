@@ -64,7 +64,7 @@ def _supervise(config: PoolConfig, app: App, workers: int, observer: Observer | 
     run_dir = make_run_dir(config.run_dir)
     starter = _Starter(config, app)
     with SignalPipe() as signals:
-        fleet = Fleet(starter.start)
+        fleet = Fleet(starter.start, keep_going=starter.keep_going)
         try:
             return _run(config, app, workers, fleet, run_dir, signals, observer)
         finally:
@@ -178,6 +178,12 @@ class _Starter:
             declare_lasting_thread()
             self._starter = WorkerStarter(self._method, self.app.name)
         return self._starter.start(number)
+
+    def keep_going(self) -> None:
+        """Wake a fork server that a signal has stopped."""
+        starter = self._starter
+        if starter is not None:
+            starter.keep_going()
 
     def close(self) -> None:
         """End the fork server."""

@@ -126,7 +126,13 @@ class Fleet:
     `start_worker` and `start_actor` make the processes; tests pass their own.
     """
 
-    def __init__(self, start_worker: StartProcess, start_actor: StartProcess = start_actor) -> None:
+    def __init__(
+        self,
+        start_worker: StartProcess,
+        start_actor: StartProcess = start_actor,
+        keep_going: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._keep_going = keep_going
         self.selector = selectors.DefaultSelector()
         self._start = {True: start_worker, False: start_actor}
         self._handles: dict[str, Handle] = {}
@@ -245,7 +251,11 @@ class Fleet:
         return Death(handle, exit_code, oom_kills() - handle.memory_kills)
 
     def sample(self) -> None:
-        """Note everybody's memory, for the live view and for the news of a death."""
+        """Note everybody's memory, for the live view and for the news of a death.
+
+        And call `keep_going`: a fork server that stands still would hide those deaths.
+        """
+        self._keep_going()
         kills = oom_kills()
         for handle in self._handles.values():
             self._measure(handle, kills)

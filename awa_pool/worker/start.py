@@ -150,6 +150,13 @@ class WorkerStarter:
         theirs.close()
         return process, ControlPipe(ours)
 
+    def keep_going(self) -> None:
+        """Wake a fork server that a signal has stopped: it starts nobody and cannot say who has ended. From any thread."""
+        server = self._server
+        if server is not None and server.pid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError, ValueError):
+                os.kill(server.pid, signal.SIGCONT)
+
     def close(self) -> None:
         """End the fork server, and with it the workers that it started (Linux; elsewhere their pipes end them)."""
         requests, server = self._requests, self._server

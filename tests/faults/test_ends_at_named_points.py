@@ -78,6 +78,32 @@ def test_a_worker_that_is_killed_in_any_window_costs_one_attempt_at_most_and_onl
         assert set(ledger.starts().values()) == {1}
 
 
+def test_a_fork_server_that_is_stopped_hides_no_death_and_one_that_is_killed_is_replaced(
+    tmp_path: Path, dsn: str
+) -> None:
+    ledger = Ledger(tmp_path / "ledger", dsn)
+    with pool(tmp_path, dsn, **QUICK | {"log_level": "debug"}) as running:
+        running.ready()
+        ledger.put(300, "spin", 0.005)
+        worker = running.children("worker 1")[0]
+        server = parent_of(worker)
+        os.kill(server, signal.SIGSTOP)
+        os.kill(worker, signal.SIGKILL)
+        running.logged("worker 1 is ready", count=2)
+        os.kill(server, signal.SIGKILL)
+        running.logged("worker 1 is ready", count=3)
+        running.logged("worker 2 is ready", count=2)
+        ledger.put(50)
+        ledger.await_ends()
+        ledger.judge()
+        attempts = ledger.attempts()
+        assert sum(jobs for attempt, jobs in attempts.items() if attempt > 1) <= 3, attempts  # those that ran
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def test_a_supervisor_that_is_killed_after_a_heartbeat_leaves_its_work_to_another(
     tmp_path: Path, dsn: str
 ) -> None:
@@ -97,7 +123,7 @@ def test_a_pool_that_stood_still_until_it_was_rescued_writes_nothing_twice(tmp_p
     """The host was suspended: its results are stale when it wakes up, and it goes on under a new id."""
     ledger = Ledger(tmp_path / "ledger", dsn)
     with pool(tmp_path, dsn, **QUICK) as frozen:
-        frozen.ready(2) if QUICK["log_level"] == "debug" else frozen.logged("serving default")
+        frozen.logged("serving default")
         ledger.put(600, "spin", 0.01)
         wait_until("jobs run", lambda: len(ledger.starts()) > 20)
         everybody = [frozen.pid, *frozen.children()]
@@ -117,9 +143,8 @@ def test_messages_lost_doubled_late_and_in_another_order_lose_nothing(tmp_path: 
     faults = "seed=3 drop=0.03 double=0.03 late=0.03 late_s=0.3 reorder=0.03"
     with pool(tmp_path, dsn, faults=faults, **QUICK) as running:
         running.logged("serving default")
-        ledger.put(400, "spin", 0.001)
-        ledger.await_ends()
-        ledger.put(400)
+        ledger.put(500, "spin", 0.001)
         ledger.await_ends()
         ledger.judge()
+        assert ledger.attempts() == {1: 500}
         assert running.log.count("Traceback") == 0
