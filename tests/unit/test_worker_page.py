@@ -16,7 +16,12 @@ def page_at(tmp_path: Path, capacity: int = 3, journal: int = 8) -> Page:
 
 
 def store(
-    lane: LanePage, place: int, index: int, kind: int = 0, version: int = 1, last: int | None = None,
+    lane: LanePage,
+    place: int,
+    index: int,
+    kind: int = 0,
+    version: int = 1,
+    last: int | None = None,
     deadline_s: float = 0.0,
 ) -> None:
     PLACE.pack_into(
