@@ -214,6 +214,8 @@ class _Msgspec:
             return msgspec.convert(value, self.hint, str_keys=True)
         except msgspec.ValidationError as problem:
             text, _, where = str(problem).partition(" - at `$")
+            if not text.startswith(("Expected `", "Object missing ", "Object contains unknown ")):
+                text = f"{_name_of(self.hint)} refused its fields"  # that message shows a value, or is user code's
             raise _Misfit(text).under(where.rstrip("`")) from None
 
 
@@ -232,7 +234,22 @@ class _Pydantic:
             )
             first = details[0] if details else {"msg": type(problem).__name__, "loc": ()}
             path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
-            raise _Misfit(str(first["msg"])).under(path) from None
+            text = str(first["msg"])
+            if first.get("type") not in _plain_pydantic_errors():
+                text = f"{_name_of(self.model)} refused its fields"  # that message shows a value, or is user code's
+            raise _Misfit(text).under(path) from None
+
+
+def _plain_pydantic_errors() -> set[str]:
+    """Return the kinds of pydantic's errors whose messages are its own and name what it wants, not what it got."""
+    from pydantic_core.core_schema import ErrorType
+
+    telling = {"value_error", "assertion_error", "union_tag_invalid"}
+    return set(typing.get_args(ErrorType)) - telling
+
+
+def _name_of(hint: Any) -> str:
+    return str(getattr(hint, "__name__", hint))
 
 
 _PLAIN: dict[type, Decoder] = {t: _Plain(t) for t in (bool, int, float, str, type(None))}

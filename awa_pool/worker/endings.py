@@ -61,8 +61,8 @@ class Endings:
         """The stored args do not fit the task's type: terminal, as another attempt would meet the same args."""
         if isinstance(error, DecodeError):
             return Ending(Outcome.FAIL, error={"error": str(error), "type": "DecodeError"})
-        described = describe_error(error)  # raised by the args type itself
-        described["error"] = f"args do not decode: {described['error']}"
+        described = describe_error(error)  # raised by the args type itself; its message may show values
+        described["error"] = f"args do not decode: their type raised {described['type']}"
         return Ending(Outcome.FAIL, error=described)
 
     def unknown_kind(self, kind: str) -> Ending:

@@ -12,6 +12,7 @@ import msgspec
 import orjson
 import pydantic
 import pytest
+from pydantic_core import PydanticCustomError
 
 from awa_pool.decoding import compile_type, decode_args
 from awa_pool.errors import DecodeError, RegistrationError
@@ -168,3 +169,58 @@ def test_a_type_that_json_cannot_bring_back_is_refused_early(hint):
 
 def test_utc_stays_utc():
     assert decode_args(compile_type(datetime), "2030-01-01T00:00:00+00:00").tzinfo is UTC
+
+
+class Fussy(msgspec.Struct):
+    size: Size = Size.SMALL
+    word: Literal["x", "y"] = "x"
+    n: int = 0
+
+    def __post_init__(self) -> None:
+        if self.word == "y":
+            raise ValueError(f"MARK {self.word}")
+
+
+class Cat(pydantic.BaseModel):
+    kind: Literal["cat"]
+
+
+class Dog(pydantic.BaseModel):
+    kind: Literal["dog"]
+
+
+class Choosy(pydantic.BaseModel):
+    n: int = 0
+    text: str = ""
+    pet: Annotated[Cat | Dog, pydantic.Field(discriminator="kind")] | None = None
+
+    @pydantic.field_validator("text")
+    @classmethod
+    def check(cls, value: str) -> str:
+        if value == "MARK value":
+            raise ValueError(f"cannot be {value}")
+        if value == "MARK custom":
+            raise PydanticCustomError("own", "cannot be {value}", {"value": value})
+        assert value != "MARK assert", f"not {value}"
+        return value
+
+
+@pytest.mark.parametrize(
+    ("hint", "args", "path", "words"),
+    [
+        (Fussy, {"size": "MARK"}, "args.size", "Fussy refused its fields"),
+        (Fussy, {"word": "MARK"}, "args.word", "Fussy refused its fields"),
+        (Fussy, {"word": "y"}, "args", "Fussy refused its fields"),
+        (Fussy, {"n": "MARK"}, "args.n", "Expected `int`"),
+        (Choosy, {"n": "MARK"}, "args.n", "valid integer"),
+        (Choosy, {"text": "MARK value"}, "args.text", "Choosy refused its fields"),
+        (Choosy, {"text": "MARK custom"}, "args.text", "Choosy refused its fields"),
+        (Choosy, {"text": "MARK assert"}, "args.text", "Choosy refused its fields"),
+        (Choosy, {"pet": {"kind": "MARK"}}, "args.pet", "Choosy refused its fields"),
+    ],
+)
+def test_no_value_shows_in_a_refusal_whichever_library_the_type_comes_from(hint, args, path, words):  # B166
+    with pytest.raises(DecodeError) as refused:
+        decode_args(compile_type(hint), args)
+    text = str(refused.value)
+    assert path in text and words in text and "MARK" not in text
