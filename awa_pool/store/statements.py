@@ -6,7 +6,6 @@ The SQL text lies in `sql/queries/<name>.sql`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +13,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from awa_pool.job import JobRow
+
+from .stored_json import stored_json
 
 R = TypeVar("R")
 Rows = list[tuple[Any, ...]]
@@ -223,23 +224,15 @@ def _first(make: Callable[..., R]) -> Callable[[Rows], R]:
     return lambda rows: make(*rows[0])
 
 
-def _stored_json(text: Any) -> Any:
-    """Return what a JSON column holds, or its text where no reader could: other software may nest 5,000 levels deep."""
-    try:
-        return None if text is None else json.loads(text)
-    except (RecursionError, ValueError):
-        return text
-
-
 def _job_row(*columns: Any) -> JobRow:
     row = JobRow(*columns)
-    errors = _stored_json(row.errors)
+    errors = stored_json(row.errors)
     instants = ("run_at", "created_at", "attempted_at", "finalized_at")
     in_utc = {name: at.astimezone(UTC) for name in instants if (at := getattr(row, name)) is not None}
     return row._replace(
         **in_utc,
-        args=_stored_json(row.args),
-        metadata=metadata if isinstance(metadata := _stored_json(row.metadata), dict) else {},
+        args=stored_json(row.args),
+        metadata=metadata if isinstance(metadata := stored_json(row.metadata), dict) else {},
         tags=row.tags or [],
         errors=[each for each in errors if isinstance(each, dict)] if isinstance(errors, list) else [],
         runtime_id=str(row.runtime_id) if row.runtime_id is not None else None,
