@@ -35,12 +35,13 @@ class Blow:
 
 
 def storm(seed: int, seconds: float, workers: int) -> list[Blow]:
-    """Plan a storm: a blow each second, the supervisor each 20 s, the server each minute (once in a shorter storm)."""
+    """Plan a storm: a blow each second, the supervisor each 20 s, the server each minute; once each in a shorter storm."""
     rng = random.Random(seed)
     blows: list[Blow] = []
-    server_at = min(SERVER_EVERY_S / 2, seconds / 2)
+    server_at, supervisor_at = min(SERVER_EVERY_S / 2, seconds / 3), min(SUPERVISOR_EVERY_S, seconds // 2)
     for second in range(1, int(seconds)):
-        if second % SUPERVISOR_EVERY_S == 0 and second <= seconds - BOOT_S:
+        if second == supervisor_at and second <= seconds - BOOT_S:
+            supervisor_at += SUPERVISOR_EVERY_S
             act = rng.choice((Act.KILL, Act.KILL, Act.PAUSE))
             blows.append(Blow(second, SUPERVISOR, act))
         else:

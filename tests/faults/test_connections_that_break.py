@@ -19,7 +19,7 @@ from servers import Server
 from awa_pool.store.connection import connect
 from awa_pool.store.listener import Listener, ListenerBack, ListenerLost, Notified
 from awa_pool.store.mailbox import Mailbox
-from awa_pool.store.threads import StoreAnswered, StoreBack, StoreFailed, StoreLost, StoreThread
+from awa_pool.store.threads import StoreAnswered, StoreBack, StoreFailed, StoreThread
 from awa_pool.supervisor.heartbeat import DatabaseAway, DatabaseBack, Pulse
 
 ANSWER_S = 0.5
