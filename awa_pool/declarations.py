@@ -12,6 +12,7 @@ from .errors import ConfigError
 from .outcomes import Backoff
 from .registry import Hook, Registry
 from .sqlfiles import quoted_schema
+from .states import Trigger
 
 F = TypeVar("F", bound=Callable[..., Any])
 DSN_VARIABLES = ("AWA_POOL_DSN", "DATABASE_URL")
@@ -81,6 +82,46 @@ class Declarations:
     def process_stop(self, hook: Hook) -> Hook:
         """Register a function to run once in each worker process that ends by itself."""
         return self.registry.add_hook(self.registry.process_stop, hook)
+
+    def on_completed_enqueue(self, target: Any, function: F | None = None) -> Any:
+        """Register what each completed job of a kind puts in, in the same transaction; also a decorator.
+
+        `target` is the args type of a task, or the name of its kind. `function(args, job)` returns args, an
+        EnqueueRequest, or None for nothing. One that raises undoes the completion: the attempt fails and tries again.
+        Several are called in the order of registration. Errors: RegistrationError.
+        """
+        return self._spec(target, Trigger.COMPLETED, function)
+
+    def on_retried_enqueue(self, target: Any, function: F | None = None) -> Any:
+        """Register what comes of an attempt that failed and will be retried: `function(args, job, error, attempt,
+        next_run_at)`. Where it raises, the retry goes on without."""
+        return self._spec(target, Trigger.RETRIED, function)
+
+    def on_exhausted_enqueue(self, target: Any, function: F | None = None) -> Any:
+        """Register what comes of a job that has failed for good: `function(args, job, error, attempt)`. Where it raises,
+        the job ends without, with the reason follow_up_failed."""
+        return self._spec(target, Trigger.EXHAUSTED, function)
+
+    def on_cancelled_enqueue(self, target: Any, function: F | None = None) -> Any:
+        """Register what comes of a cancelled job: `function(args, job, reason)`. Where it raises, a cancel by the handler
+        is undone as a failed attempt, and `Client.cancel` raises and changes nothing."""
+        return self._spec(target, Trigger.CANCELLED, function)
+
+    def on_waiting_for_callback_enqueue(self, target: Any, function: F | None = None) -> Any:
+        """Register what comes of a job that parks until a callback: `function(args, job)`."""
+        return self._spec(target, Trigger.WAITING_FOR_CALLBACK, function)
+
+    def on_rescued_enqueue(self, target: Any, function: F | None = None) -> Any:
+        """Register what comes of an attempt that was rescued: `function(args, job, rescue_reason)`; the reason is
+        stale_heartbeat, deadline_exceeded or expired_callback."""
+        return self._spec(target, Trigger.RESCUED, function)
+
+    def _spec(self, target: Any, trigger: Trigger, function: Any) -> Any:
+        def register(spec: F) -> F:
+            self.registry.triggers.add_spec(target, trigger, spec)
+            return spec
+
+        return register if function is None else register(function)
 
     def run(self, **options: Any) -> int:
         """Run a pool for this client's tasks until it is stopped; returns the exit status.

@@ -7,7 +7,7 @@ reasons of its own when the attempt is finished, and no user code runs there. `s
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, Self
 
@@ -191,6 +191,11 @@ class StagingBuffer:
             )
         self._staged.append(sealed)
         self._size_bytes += sealed.size_bytes
+
+    def add(self, sealed: Iterable[Sealed]) -> None:
+        """Keep requests that the app itself registered: no limit, and nothing to validate."""
+        with self._lock:
+            self._staged.extend(sealed)
 
     @property
     def staged(self) -> list[Sealed]:

@@ -166,6 +166,11 @@ def _backoff_s(backoff: Backoff, attempt: int, rng: Random) -> tuple[float, str 
         return default_backoff_s(attempt, rng), f"{_type_name(problem)}: {_message(problem)}"[:500]
 
 
+def retry_delay_s(backoff: Backoff, attempt: int, rng: Random) -> float:
+    """Return the seconds until the next attempt by a task's back-off, or by the default where that is of no use."""
+    return _backoff_s(backoff, attempt, rng)[0]
+
+
 def describe_error(raised: BaseException) -> dict[str, str]:
     """Return `{error, type, traceback?}` of an exception: clean text, bounded to `ERROR_TEXT_BYTES` together."""
     try:

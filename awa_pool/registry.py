@@ -16,9 +16,11 @@ from typing import Any
 from .decoding import Decoder, anything, compile_type, decode_args
 from .errors import DecodeError, RegistrationError, ValidationError
 from .outcomes import Backoff, checked_delay_s
+from .triggers import Triggers
 from .unique import Uniqueness, checked_unique
 from .validation import (
     GRACE_S,
+    RESERVED,
     checked_deadline_s,
     checked_kind,
     checked_max_attempts,
@@ -65,6 +67,7 @@ class Registry:
         self.by_type: dict[Any, Task] = {}
         self.process_start: list[Hook] = []
         self.process_stop: list[Hook] = []
+        self.triggers = Triggers()
 
     def add(
         self,
@@ -129,7 +132,8 @@ class Registry:
 
     def queues(self) -> list[str]:
         """Return the queues that the tasks name, in order of registration."""
-        return list(dict.fromkeys(task.queue for task in self.tasks.values()))
+        tasks = [task for task in self.tasks.values() if not task.kind.startswith(RESERVED)]
+        return list(dict.fromkeys(task.queue for task in tasks))
 
     def decode_args(self, task: Task, value: Any) -> Any:
         """Rebuild a task's args from stored JSON; DecodeError (terminal) names the field that does not fit."""

@@ -30,6 +30,17 @@ class Outcome(StrEnum):
     LOST = "lost"  # the process died: as RETRY, with the database's own back-off
 
 
+class Trigger(StrEnum):
+    """What specs and hooks are registered for: how an attempt ended, as the app sees it."""
+
+    COMPLETED = "completed"
+    RETRIED = "retried"
+    EXHAUSTED = "exhausted"  # failed for good: the last attempt, a terminal error, a rescue at the last attempt
+    CANCELLED = "cancelled"
+    WAITING_FOR_CALLBACK = "waiting_for_callback"
+    RESCUED = "rescued"
+
+
 class Cause(StrEnum):
     """What moves a job that no attempt holds."""
 

@@ -67,8 +67,11 @@ def check_text(value: str, path: str) -> None:
 
 
 def checked_kind(value: Any) -> str:
-    """Return a valid kind."""
-    return checked_name(value, "kind")
+    """Return a valid kind; those that start with `awa:` belong to the queue."""
+    name = checked_name(value, "kind")
+    if name.startswith(RESERVED):
+        raise ValidationError(f"names that start with {RESERVED!r} belong to the queue", path="kind")
+    return name
 
 
 def checked_queue(value: Any) -> str:

@@ -250,7 +250,7 @@ class AsyncLane:
             result, raised, late = await self._call(task, job, limit_s)
             leave_if_forked()
             ending = self._endings.of_handler(task, job.attempt, result, raised, late=late)
-            if self._endings.settle(piece, index, job, ending):
+            if self._endings.settle(piece, index, job, task, ending):
                 piece.completed |= 1 << index
                 self._page.words[self._page.completed_word(piece.row)] = piece.completed
             else:

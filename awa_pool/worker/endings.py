@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from random import Random
 from types import CoroutineType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from awa_pool.errors import DecodeError
 from awa_pool.job import Job
@@ -17,6 +19,11 @@ from awa_pool.states import Outcome
 from .attempt import job_type_of
 from .bodies import Body, Unreadable
 from .core import Piece
+
+if TYPE_CHECKING:  # loaded by the first attempt that has follow-ups
+    from awa_pool.follow_ups import Sealed
+
+_log = logging.getLogger(__name__)
 
 
 def leave_out_our_frame(raised: BaseException) -> None:
@@ -32,6 +39,10 @@ class Endings:
     def __init__(self, registry: Registry, app_name: str, rng: Random) -> None:
         self.registry = registry
         self._job_type = job_type_of(registry)
+        self.watched = frozenset(
+            registry.triggers.wanted((task.kind, task.args_type) for task in registry.tasks.values())
+        )
+        """Kinds for which something was registered: their outcomes are looked at."""
         self._app_name = app_name
         self._rng = rng
         self.dropped: dict[str, str] = {}
@@ -101,21 +112,41 @@ class Endings:
         ending = self.cancelled_before_start() if (job_id, lease) in cancelled else self.unknown_kind(kind)
         self.record(piece, index, job_id, lease, kind, ending)
 
-    def settle(self, piece: Piece, index: int, job: Job[Any], ending: Ending) -> bool:
-        """Record how a handler's attempt ended, with what it staged; True where the page may say that it completed.
+    def settle(self, piece: Piece, index: int, job: Job[Any], task: Task, ending: Ending) -> bool:
+        """Record how a handler's attempt ended, with what comes of it; True where the page may say that it completed.
 
         A completion with follow-ups may not: should this process die before the finalizer has them, it is to run again.
         """
-        follow_ups = b""
+        staged: Sequence[Sealed] = ()
         if (staging := job._staging) is not None:
             staged = staging.close()
-            if ending.outcome is Outcome.COMPLETED:
-                if staging.problem is not None:  # swallowed or not: what was to be staged is not there
-                    ending = Ending(Outcome.FAIL, error=describe_error(staging.problem))
-                elif staged:
-                    follow_ups = b"[%s]" % b",".join(sealed.text for sealed in staged)
+            if ending.outcome is not Outcome.COMPLETED:
+                staged = ()
+            elif staging.problem is not None:  # swallowed or not: what was to be staged is not there
+                staged, ending = (), Ending(Outcome.FAIL, error=describe_error(staging.problem))
+        if task.kind in self.watched:
+            ending, staged = self._with_specs(job, task, ending, staged)
+        follow_ups = b"[%s]" % b",".join(sealed.text for sealed in staged) if staged else b""
         self.record(piece, index, job.id, job.run_lease, job.kind, ending, follow_ups)
         return ending.outcome is Outcome.COMPLETED and not follow_ups
+
+    def _with_specs(
+        self, job: Job[Any], task: Task, ending: Ending, staged: Sequence[Sealed]
+    ) -> tuple[Ending, Sequence[Sealed]]:
+        """Return the ending and its follow-ups, those of the app's specs first."""
+        from awa_pool import specs  # 1 MiB that a worker without specs can do without
+
+        event = specs.event_of(ending, job.attempt, job.max_attempts, datetime.now(UTC))
+        if event is None:
+            return ending, staged
+        try:
+            return ending, (*specs.evaluate(self.registry, event, job, task.args_type), *staged)
+        except specs.SpecFailed as failed:
+            _log.error("a spec of kind %s failed: %s: %s", job.kind, failed.name, type(failed.cause).__name__)
+            ended = specs.without_specs(
+                ending, failed, job.attempt, job.max_attempts, task.backoff, self._rng
+            )
+            return ended, ()
 
     @staticmethod
     def record(

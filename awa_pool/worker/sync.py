@@ -78,7 +78,7 @@ class SyncExecutor:
         words, completed_at = self._page.words, self._page.completed_word(piece.row)
         tasks, cancelled, tags = self._tasks, self._cancelled, self._tags
         indexes, bodies, done, time = piece.indexes, piece.bodies, piece.done, self._endings.time
-        make_job, quota = self._endings.job, self._quota
+        make_job, quota, watched = self._endings.job, self._quota, self._endings.watched
         at, count = piece.at, len(indexes)
         piece.running = 1
         began_s = monotonic()
@@ -120,7 +120,7 @@ class SyncExecutor:
                     job.deadline_s = limit_s
                     result, raised = self._alarm.call(task.handler, job, limit_s)
                 leave_if_forked()
-                if result is None and raised is None and job._staging is None:
+                if result is None and raised is None and job._staging is None and body[1] not in watched:
                     piece.completed = words[completed_at] = piece.completed | bit
                     done[job.kind] = done.get(job.kind, 0) | bit
                 else:
@@ -202,7 +202,7 @@ class SyncExecutor:
         if raised is not None:
             leave_out_our_frame(raised)
         ending = self._endings.of_handler(task, job.attempt, result, raised, late=late)
-        if self._endings.settle(piece, index, job, ending):
+        if self._endings.settle(piece, index, job, task, ending):
             piece.completed |= 1 << index
             self._page.words[self._page.completed_word(piece.row)] = piece.completed
         else:
