@@ -16,6 +16,7 @@ import orjson
 from . import validation as gate
 from .body import INT64
 from .errors import ValidationError
+from .states import State
 
 KEY_BYTES = 16
 DEFAULT_STATES = 0b0001_1111  # scheduled, available, running, completed, retryable
@@ -131,6 +132,11 @@ def key_of(kind: str, queue: str | None, args: bytes | None, bucket: int | None)
             digest.update(name + len(part).to_bytes(8, "little"))
             digest.update(part)
     return digest.digest()
+
+
+def states_of(mask: int) -> list[State]:
+    """Return the states of a mask; bit i is the i-th state."""
+    return [state for at, state in enumerate(State) if mask >> at & 1]
 
 
 def canonical_json(text: bytes) -> bytes:

@@ -19,6 +19,8 @@ from awa_pool.states import State
 from awa_pool.store import statements as do
 from awa_pool.store.connection import connect
 from awa_pool.store.store import Store
+from awa_pool.store.unique import KeyState, key_state
+from awa_pool.unique import states_of
 from awa_pool.units import write_duration
 
 from . import render, rings
@@ -74,19 +76,23 @@ def show_job(
     """Show everything about one job, its arguments and errors included."""
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
         row = store.run(do.job(checked_id(job_id)))
+        key = store.run(key_state(job_id))
     if row is None:
         raise JobNotFound(f"there is no job {job_id}; finished jobs are kept for the retention time only")
-    print_job(row, as_json=as_json)
+    print_job(row, key, as_json=as_json)
 
 
-def print_job(row: JobRow, *, as_json: bool) -> None:
-    """Print everything about one job."""
+def print_job(row: JobRow, key: KeyState | None, *, as_json: bool) -> None:
+    """Print everything about one job, and who holds its unique key."""
     if as_json:
-        render.print_json(row)
+        told = None if key is None else key._asdict() | {"states": states_of(key.states)}
+        render.print_json(row._asdict() | {"unique": told})
         return
     out = render.console()
     for name, value in _fields(row._asdict()):
         out.print(Text.assemble((f"{name:<14}", "bold"), render.plain(value)))
+    if key is not None:
+        out.print(Text.assemble((f"{'unique':<14}", "bold"), _key_line(row, key)))
     for error in row.errors:
         out.print()
         head = f"attempt {error.get('attempt', '?')}, {error.get('at', 'at an unknown time')}"
@@ -210,6 +216,17 @@ def _error_line(error: dict[str, Any]) -> str:
     """Return `Type: message` of one error record, whoever wrote it."""
     text = str(error.get("error") or error).strip()
     return f"{error['type']}: {text}" if error.get("type") else text
+
+
+def _key_line(row: JobRow, key: KeyState) -> str:
+    """Say what becomes of a job's unique key, and who has it."""
+    if key.holder is None:
+        held = "held by nobody"
+    elif key.holder == row.id:
+        held = "held by this job"
+    else:
+        held = f"held by job {key.holder}"
+    return f"{key.unique_key}, {held}; a key of the states {', '.join(states_of(key.states))}"
 
 
 def _fields(row: dict[str, Any]) -> Iterator[tuple[str, object]]:

@@ -25,6 +25,7 @@ from awa_pool.errors import ConfigError, JobNotFound, TransitionRefused, Validat
 from awa_pool.store import dead
 from awa_pool.store import statements as do
 from awa_pool.store.store import Store
+from awa_pool.store.unique import key_state
 from awa_pool.units import parse_duration
 
 from . import render
@@ -91,13 +92,14 @@ def show(
     """Show everything about one dead job, its arguments and errors included."""
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
         row = store.run(do.job(checked_id(job_id)))
+        key = store.run(key_state(job_id))
     if row is None:
         raise JobNotFound(f"there is no job {job_id}")
     if not row.dead:
         raise TransitionRefused(
             f"job {job_id} is {row.state}, and not in the dead letter queue: awa-pool job {job_id}"
         )
-    print_job(row, as_json=as_json)
+    print_job(row, key, as_json=as_json)
 
 
 def retry(

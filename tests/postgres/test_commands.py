@@ -41,6 +41,21 @@ def test_a_job_is_shown_with_all_it_carries(run: Any, client: Client) -> None:
     assert (shown["id"], shown["kind"], shown["args"]) == (job_id, "resize", {"size": 7})
 
 
+def test_a_job_shows_who_holds_its_unique_key(run: Any, client: Client) -> None:
+    first = client.insert({}, kind="k", unique_opts={"states": 0b11})
+    told = run("job", str(first))
+    assert "held by this job; a key of the states scheduled, available" in told
+    client.cancel(first)
+    newer = client.insert({}, kind="k", unique_opts={"states": 0b11})
+    assert f"held by job {newer}" in run("job", str(first))
+    unique = json.loads(run("job", str(first), "--json"))["unique"]
+    assert (unique["holder"], unique["states"]) == (newer, ["scheduled", "available"])
+    assert f"job {newer} holds the unique key" in run("retry", str(first), status=1)
+    plain = client.insert({}, kind="k")
+    assert json.loads(run("job", str(plain), "--json"))["unique"] is None
+    assert "unique" not in run("job", str(plain))
+
+
 def test_an_unknown_job_is_a_failure_that_names_it(run: Any) -> None:
     for words in (("job", "987654"), ("cancel", "987654"), ("retry", "987654"), ("job", str(2**70))):
         assert words[1] in run(*words, status=1)
