@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ ROOT = Path(__file__).parent.parent
 NOOP_ARGS = b'{"i":%d,"payload":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}'
 START_DEADLINE_S, STOP_DEADLINE_S, STALL_S = 60.0, 60.0, 120.0
 WARM_UP_JOBS = 50
+WATCHER = "awa-pool benchmark"
 
 
 class PoolFailed(Exception):
@@ -51,7 +52,7 @@ class Database:
     """A connection that loads jobs, lets the queue go, and sees what has completed."""
 
     def __init__(self, dsn: str) -> None:
-        self.conn = psycopg.connect(dsn, autocommit=True, application_name="awa-pool benchmark")
+        self.conn = psycopg.connect(dsn, autocommit=True, application_name=WATCHER)
 
     def close(self) -> None:
         """Close the connection."""
@@ -106,7 +107,7 @@ class Database:
 class Pool:
     """`awa-pool benchmarks.apps:client --workers N`, running."""
 
-    def __init__(self, dsn: str, workers: int, *, bell: str = "") -> None:
+    def __init__(self, dsn: str, workers: int, *, bell: str = "", flags: Sequence[str] = ()) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="awa-bench-pool-")
         self._ready, self._log = Path(self._folder.name, "ready"), Path(self._folder.name, "log")
         self._workers = workers
@@ -117,7 +118,7 @@ class Pool:
         self.started_at = time.monotonic()
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [Path(sys.executable).parent / "awa-pool", "benchmarks.apps:client", "--workers", str(workers)],
+                [Path(sys.executable).parent / "awa-pool", "benchmarks.apps:client", "--workers", str(workers), *flags],
                 env=environment, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
             )  # fmt: skip
 
@@ -141,6 +142,12 @@ class Pool:
                 raise PoolFailed(f"the pool did not start: {self.log()}")
             time.sleep(0.002)
 
+    def started(self) -> int:
+        """Return how many worker processes have been ready so far."""
+        with contextlib.suppress(FileNotFoundError):
+            return len(self._ready.read_text().split())
+        return 0
+
     def log(self) -> str:
         """Return the end of what the pool has written."""
         return self._log.read_text(errors="replace")[-2000:]
@@ -157,9 +164,11 @@ class Pool:
 
 
 @contextlib.contextmanager
-def pool(dsn: str, workers: int, *, bell: str = "") -> Iterator[tuple[Pool, Database]]:
+def pool(
+    dsn: str, workers: int, *, bell: str = "", flags: Sequence[str] = ()
+) -> Iterator[tuple[Pool, Database]]:
     """Run the pool for a block; some jobs have gone through all its processes by then."""
-    running = Pool(dsn, workers, bell=bell)
+    running = Pool(dsn, workers, bell=bell, flags=flags)
     database = Database(dsn)
     try:
         running.await_ready()

@@ -38,6 +38,16 @@ def cpu_s(*roots: int) -> float:
     return ticks / _TICKS_PER_S
 
 
+def descriptors(pid: int) -> int:
+    """Return how many files this process has open."""
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def resident_mib(pid: int) -> float:
+    """Return the resident memory of this process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
 def private_mib(pid: int) -> float:
     """Return the memory that this process shares with nobody."""
     kib = 0
