@@ -17,6 +17,7 @@ STYLES = {"busy": "green", "idle": "", "booting": "yellow", "starting": "yellow"
           "stopping": "yellow"}  # fmt: skip
 OTHER_LINES = 7  # head, headings, foot, and room for what is printed above
 MOST_QUEUES = 8
+_BAD = ("fail", "lost", "deadline_exceeded")
 _WIDTHS = {"worker": 6, "pid": 7, "state": 8, "job": 24, "for": 6, "jobs done": 10, "memory": 8}
 
 
@@ -69,7 +70,7 @@ def _outcomes(snapshot: PoolSnapshot) -> Text:
     told = Text()
     for outcome, count in snapshot.ended.items():
         if count:
-            told.append(f"  {count:,} {outcome}", style="red" if outcome in ("fail", "lost") else "")
+            told.append(f"  {count:,} {outcome}", style="red" if outcome in _BAD else "")
     return told
 
 
@@ -79,9 +80,7 @@ def _head(snapshot: PoolSnapshot) -> Text:
     head.append(f"  {snapshot.in_flight:,} in flight")
     for outcome, count in snapshot.ended.items():
         if count:
-            head.append(
-                f"  {count:,} {outcome}", style="red" if outcome in ("fail", "failed", "lost") else ""
-            )
+            head.append(f"  {count:,} {outcome}", style="red" if outcome in _BAD else "")
     if snapshot.database != "up":
         head.append(f"  database: {render.plain(snapshot.database)}", style="red")
     replaced = sum(snapshot.restarts.values())

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from awa_pool.outcomes import DEADLINE_EXCEEDED
+from awa_pool.visible import visible
 
 TERM_AHEAD_S = 1.0
 """SIGTERM comes so long before SIGKILL, and never before half of the grace."""
@@ -54,7 +55,7 @@ class Overdue:
             if self.reason == DEADLINE_EXCEEDED
             else "was cancelled and went on for"
         )
-        return f"job {self.held.job_id} ({self.held.kind}) {what} a grace of {self.held.grace_s:g} s"
+        return f"job {self.held.job_id} ({visible(self.held.kind)}) {what} a grace of {self.held.grace_s:g} s"
 
 
 @dataclass(frozen=True, slots=True)

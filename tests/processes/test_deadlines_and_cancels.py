@@ -251,3 +251,19 @@ def test_cancels_and_deadlines_work_during_a_drain(tmp_path: Path, dsn: str, cli
         assert running.ended() == 0
     assert row(client, cancelled).state == "cancelled"
     assert row(client, late).errors[-1]["reason"] == "deadline_exceeded"
+
+
+def test_a_cancel_right_after_a_worker_started_always_arrives(
+    tmp_path: Path, dsn: str, client: Client
+) -> None:
+    """B055: the first thing that a fresh worker runs is cancelled as soon as it runs."""
+    with pool(tmp_path, dsn, app=APP, workers=1):
+        for number in range(5):
+            path = tmp_path / f"notes{number}"
+            job_id = client.insert(Work("until cancelled", str(path)), max_attempts=3)
+            begun(path)
+            os.kill(worker_of(path), signal.SIGKILL)
+            begun(path, 2)
+            client.cancel(job_id)
+            wait_until("it hears of it", lambda path=path: "cancelled" in lines(path), 25)
+            assert row(client, job_id).state == "cancelled"
