@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import psycopg
 import pytest
@@ -244,6 +245,50 @@ def test_threads_share_a_client_within_its_small_budget(client, dsn):
     assert count(dsn) == 240
     with psycopg.connect(dsn, autocommit=True) as conn:
         assert 1 <= sessions(conn, "awa-pool client") <= 4
+
+
+def test_bulk_calls_of_the_same_jobs_in_any_order_never_stand_in_each_others_way(client, dsn):
+    """B109, without unique keys; distilled 25."""
+    failures = []
+    roads = [client.insert_many, client.insert_many_copy]
+
+    def work(number):
+        try:
+            items = [SendEmail(str(n)) for n in range(1000)]
+            for turn in range(5):
+                random.Random(number * 10 + turn).shuffle(items)
+                roads[turn % 2](items)
+        except Exception as problem:  # noqa: BLE001
+            failures.append(problem)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failures == []
+    assert count(dsn) == 8 * 5 * 1000
+
+
+def test_a_due_time_is_the_same_instant_whatever_zones_role_and_session_have(dsn):
+    """B126; distilled 28."""
+    at = datetime(2090, 7, 1, 12, tzinfo=timezone(timedelta(hours=-3, minutes=-30)))
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("alter role awa set timezone = 'Asia/Kathmandu'")
+    try:
+        for zone in ("", " options='-c timezone=America/New_York'"):
+            with Client(dsn + zone) as client:
+                (by_bulk,) = client.insert_many([({}, {"kind": "k", "run_at": at})])
+                client.insert_many_copy([({}, {"kind": "k", "run_at": at})])
+                ids = [client.insert({}, kind="k", run_at=at), by_bulk, client.list_jobs(limit=1)[0].id]
+                for job_id in ids:
+                    assert client.get_job(job_id).run_at == at
+                    assert client.get_job(job_id).run_at.tzinfo is UTC
+                with pytest.raises(ValidationError, match="run_at.*without a zone"):
+                    client.insert({}, kind="k", run_at=at.replace(tzinfo=None))
+    finally:
+        with psycopg.connect(dsn, autocommit=True) as conn:
+            conn.execute("alter role awa reset timezone")
 
 
 def test_connections_that_the_server_ended_are_replaced_unseen(client, dsn):
