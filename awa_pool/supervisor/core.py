@@ -256,6 +256,7 @@ class Supervisor:
                     *self.stop("drained", now_s),
                 ]
             case Worn(jobs=jobs) if child.role == WORKER:
+                child.worn = True
                 return self._recycle(place, child, f"{jobs} jobs", now_s)
             case AttemptCancelled(_, incarnation, receipt_id, nonce, index) if incarnation in self._children:
                 self.limits.cancelled(incarnation, Attempt(receipt_id, nonce, index), now_s)
@@ -366,7 +367,9 @@ class Supervisor:
         return young and event.signal not in _OUTER_SIGNALS
 
     def _some_worker_is_ready(self) -> bool:
-        return any(child.role == WORKER and child.life is Life.READY for child in self.children())
+        return any(
+            child.role == WORKER and child.life is Life.READY and not child.worn for child in self.children()
+        )
 
     def _start_over(self, now_s: float) -> list[Command]:
         """This runtime was rescued: its attempts belong to others now, so handlers end and all begin anew."""

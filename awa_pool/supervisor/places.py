@@ -34,6 +34,7 @@ class Child:
     since_s: float  # start of the present life
     heard_s: float  # last sign of life
     retiring: bool = False  # replaced by choice; stops once its successor is ready
+    worn: bool = False  # has done, or soon will have, all the jobs it may
     killed_for: str = ""  # why the supervisor killed it
     charged: list[list[Any]] = field(default_factory=list)  # the attempts it was killed for, see `WorkerGone`
     drained: bool = False

@@ -297,6 +297,18 @@ def test_a_worn_worker_goes_only_when_its_successor_is_ready() -> None:
     assert started(rig.drains(old)) == []
 
 
+def test_a_pool_whose_only_worker_is_worn_gives_up_when_no_successor_boots() -> None:
+    rig = Rig(workers=1)
+    rig.all_ready()
+    old = rig.child("worker", 1)
+    rig.says(old, Worn(old.incarnation, 100))
+    for _ in range(MOST_FAILURES):
+        rig.dies(rig.child("worker", 1), "exited with status 1")
+        rig.live(40.0)
+    assert rig.core.stopping is not None and rig.core.stopping.status == 1
+    assert "worker 1 failed" in rig.core.gave_up
+
+
 def test_a_retiring_worker_has_all_the_time_its_jobs_need_and_little_more() -> None:
     rig = Rig(workers=1)
     rig.all_ready()
