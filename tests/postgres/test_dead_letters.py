@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import psycopg
@@ -340,3 +342,49 @@ def test_state_moving_functions_of_the_dead_run_under_read_committed_only(queue:
             with pytest.raises(psycopg.Error) as refused, queue.conn.transaction():
                 queue.rows(f"select awa_pool.{call}")
         assert refused.value.sqlstate == "AW002", call
+
+
+def test_whatever_many_sessions_do_at_once_a_job_is_in_one_place_and_never_lost(queue: Queue) -> None:
+    ids = [_die(queue) for _ in range(6)]
+    problems: list[BaseException] = []
+
+    def act(seed: int) -> None:
+        rng = Random(seed)
+        try:
+            with Queue(queue.dsn, queue.name) as q:
+                for _ in range(60):
+                    job_id = rng.choice(ids)
+                    match rng.randrange(5):
+                        case 0:
+                            q.retry_dead(*rng.sample(ids, 3))
+                        case 1:
+                            q.rows("select awa_pool.move_ids_to_dead(%s, 'x')", rng.sample(ids, 2))
+                        case 2:
+                            for attempt in q.claim(3):
+                                q.finish(
+                                    attempt.ended(
+                                        rng.choice(["fail", "return", "cancel", "retry"]), delay_s=0
+                                    )
+                                )
+                        case 3:
+                            q.promote()
+                        case _:
+                            with contextlib.suppress(psycopg.Error):
+                                q.rows("select awa_pool.retry(%s)", job_id)
+        except BaseException as problem:  # noqa: BLE001 (told to the test)
+            problems.append(problem)
+
+    threads = [threading.Thread(target=act, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(90)
+    assert problems == []
+    for job_id in ids:
+        _place(queue, job_id)
+    queue.rows("select awa_pool.move_ids_to_dead(%s, 'x')", ids)
+    for attempt in queue.claim():  # a session may have been cut off between claim and end
+        queue.finish(attempt.ended("fail"))
+    queue.retry_dead()
+    assert sorted(a.job_id for a in queue.claim()) == ids
+    assert queue.claim() == []
