@@ -79,7 +79,7 @@ def test_no_job_waits_longer_than_a_poll_while_the_listener_is_ended_again_and_a
         running.ready()
         wait_until("it listens", lambda: end_listener(dsn))
         ids = []
-        for _ in range(20):
+        for _ in range(10):
             end_listener(dsn)
             ids.append(client.insert({}, kind="act"))
             wait_until("it has run", partial(completed, client, ids[-1]))
