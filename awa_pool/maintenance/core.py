@@ -17,6 +17,7 @@ PROMOTE_LIMIT = 1000
 RESCUE_LIMIT = 1000
 MOVE_LIMIT = 1000
 DEAD_LIMIT = 1000
+DEAD = "dead"
 MORE_S = 0.05  # pause before the next step of a sweep that was not through
 ONLY_GONE_S = 86_400.0  # practically: only runtimes that said good-bye
 RING_SHARE = 16  # parts in which retention and history are spread over the ring's 24 slots
@@ -124,7 +125,7 @@ class Maintenance:
                 Branch("exhaust", "exhaust_slots", 1.0, 15.0),
                 Branch("sweep", "sweep", 5.0, 5.0),
                 Branch("prune", "prune", 1.0, 30.0, (rules.retention_s, rules.history_bytes)),
-                Branch("dead", "prune_dead", 1.0, 60.0, (rules.dlq_retention_s, DEAD_LIMIT)),
+                Branch(DEAD, "prune_dead", 1.0, 60.0, (rules.dlq_retention_s, DEAD_LIMIT)),
                 Branch("move", "move_open_attempts", 1.0, 20.0, (MOVE_LIMIT,)),
                 Branch("trim", "trim_cursors", 2.0, 15.0),
                 Branch(LOOK, "ring_status", 30.0, 30.0),
@@ -174,7 +175,7 @@ class Maintenance:
         useful = any(digit in str(value) for digit in "123456789")
         branch.done(now_s, useful=useful)
         if useful:
-            out.append(Say("debug", f"{name}: {value}"))
+            out.append(Say("info" if name == DEAD else "debug", f"{name}: {value}"))  # gone for good is news
             if name == ROTATE:
                 self._stir(now_s)
         return out

@@ -138,6 +138,14 @@ def test_rescues_are_counted_and_told() -> None:
     assert any("r1" in say.text for say in database.said)
 
 
+def test_dead_jobs_are_looked_at_with_the_pools_retention_and_their_end_is_told() -> None:
+    database = Database(dlq_retention_s=77.0)
+    database.answers["dead"] = "dropped 12 dead jobs"
+    asked = [ask for ask in database.run(1.0) if ask.branch == "dead"]
+    assert {(ask.method, ask.arguments[0]) for ask in asked} == {("prune_dead", 77.0)}
+    assert any(say.level == "info" and "dropped 12" in say.text for say in database.said)
+
+
 def test_a_sealed_slot_wakes_the_branches_that_rested() -> None:
     database = Database()
     database.run(120.0)
