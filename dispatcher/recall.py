@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import logging
 
+from awa_pool.messages import Recall
 from awa_pool.states import Outcome
 
 from . import notes
 from .desk import Desk
-from .events import PageRead, ReadPage
+from .events import PageRead, ReadPage, Send
 from .lanes import Lane
 
 QUIET_S = 0.02
@@ -113,7 +114,12 @@ class Recalls:
             done = lane.drop(receipt.receipt_id, piece.mask & completed.get(receipt.receipt_id, 0))
             self.vouched += desk.end(receipt, done & receipt.out, Outcome.COMPLETED).bit_count()
             waiting = lane.drop(receipt.receipt_id, piece.mask & ~started.get(receipt.receipt_id, 0))
-            jobs += desk.end(receipt, waiting & receipt.out, Outcome.RETURN).bit_count()
+            returned = desk.end(receipt, waiting & receipt.out, Outcome.RETURN)
+            if (
+                returned
+            ):  # said once more: had the first word been lost, the lane would run what others have by then
+                desk.out.append(Send(lane.peer, Recall(receipt.receipt_id, returned)))
+                jobs += returned.bit_count()
         self.granted += jobs
         if jobs:
             desk.note(logging.DEBUG, notes.JOBS_RECALLED, worker=lane.worker, jobs=jobs)

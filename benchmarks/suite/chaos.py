@@ -167,6 +167,7 @@ def run(plan: Plan) -> Iterator[Row]:
     yield Row("doubled", calm.verdict.doubled + rough.verdict.doubled, "jobs", case)
     yield Row("stuck", calm.stuck + rough.stuck, "jobs", case)
     yield Row("orphans", rough.orphans, "processes", case)
+    yield Row("repeats", rough.verdict.repeats, "starts", case)
     yield Row("recovery_s", rough.settled_s, "s", "after the last blow")
     yield Row("silence_s", rough.silence_s, "s", "longest without an end")
     ratio = rough.jobs_per_s / calm.jobs_per_s
@@ -181,7 +182,7 @@ BENCHMARK = Benchmark(
         "supervisor each 20 s (started again at once), PostgreSQL each minute; workers are recycled after "
         f"{JOBS_PER_WORKER} jobs, {LOST_MESSAGES:.0%} of all messages are lost, heartbeat {HEARTBEAT_S} s, stale {STALE_S} s. "
         "A ledger file that handlers and producer append to, and the attempts' ends in the database, judge: `lost` was "
-        "confirmed and did not end, `doubled` ended twice or ran after its end, `stuck` still ran a stale time and one sweep "
+        "confirmed and did not end, `doubled` ended twice, `repeats` are handlers that ran after their job's end and changed nothing, `stuck` still ran a stale time and one sweep "
         f"({SETTLE_S:.1f} s) after the last blow, `orphans` outlived their supervisor by 5 s. `--seed` makes the same storm "
         "again. Yardstick: the same load undisturbed"
     ),

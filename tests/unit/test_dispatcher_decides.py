@@ -228,6 +228,10 @@ def test_jobs_behind_a_long_one_go_to_an_idle_lane_within_a_blink():
             world.work(idle)
             run(world)
     assert len(world.ended) == 29 and world.now_s - began_s < 0.2
+    # What was taken as granted was said again: had the first word been lost, the lane would run it later, too.
+    recalls = [message for message in busy.inbox if isinstance(message, Recall)]
+    assert recalls[-1].mask & ~recalls[0].mask == 0
+    assert [recall.receipt_id for recall in recalls].count(recalls[-1].receipt_id) >= 2
 
 
 def test_an_answered_recall_hands_the_same_receipt_out_again():
