@@ -55,7 +55,7 @@ def status(
         runtimes, queues, settings_of = store.runtimes(), store.queue_stats(), store.queues()
         ring = store.ring_status()
     if as_json:
-        shown = {"pools": runtimes, "queues": queues, "ring": ring}
+        shown: dict[str, list[Any]] = {"pools": runtimes, "queues": queues, "ring": ring}
         render.print_json({name: [row._asdict() for row in rows] for name, rows in shown.items()})
         return
     out = render.console()
