@@ -86,6 +86,7 @@ class Dispatcher:
         self.claiming = Claiming(self.desk)
         self.recalls = Recalls(self.desk)
         self.departures = Departures(self.desk)
+        self.claiming.stopped = settings.stopping
         self.audit = Audit(self.desk)
         self.cancels = Cancels(self.desk)
         self._finalizer: str | None = None
@@ -127,7 +128,7 @@ class Dispatcher:
             self.departures.due_s() if self.audit.recovered else None,
             self.desk.resend_due_s(),
             self._hello_s,
-            self._cut_s,
+            self._cut_s if self.audit.recovered else None,
             self._leave_s,
             None if self.audit.running or self._leave_s is not None else self.audit.due_s,
             self.claiming.due_s() if self.audit.recovered else None,
@@ -361,7 +362,7 @@ class Dispatcher:
             self.desk.resend_endings()
         if not self.claiming.stopped:
             self.recalls.check()
-        if self._cut_s is not None and now_s >= self._cut_s:
+        if self._cut_s is not None and now_s >= self._cut_s and self.audit.recovered:
             self._cut()
 
     def _blocked_until_s(self) -> float | None:
@@ -393,7 +394,7 @@ class Dispatcher:
                 if lane.jobs:
                     desk.recall(lane)
             desk.note(_weight(desk.books.jobs), notes.DRAINING, jobs=desk.books.jobs, drain_s=drain_s)
-        if not drain_s:
+        if not drain_s and self.audit.recovered:
             self._cut()
 
     def _cut(self) -> None:
@@ -412,6 +413,7 @@ class Dispatcher:
         if self._left or not self.claiming.stopped:
             return
         empty = not self.desk.books.jobs and not self.claiming.asking and self.departures.due_s() is None
+        empty = empty and self.audit.recovered  # what a predecessor held is in the database
         if empty or (self._leave_s is not None and self.desk.now_s >= self._leave_s):
             self._left = True
             self.desk.note(_weight(self.desk.books.jobs), notes.DRAINED, jobs_left=self.desk.books.jobs)

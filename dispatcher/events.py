@@ -34,6 +34,8 @@ class Settings:
     window_bytes: int = 64 << 20
     poll_interval_s: float = 1.0
     drain: bool = False
+    stopping: bool = False
+    """The pool is on its way out: claim nothing, only see to what a predecessor held."""
     audit_s: float = 10.0
     """So often what this host has open is audited: as often as a leader looks for the stale."""
 
@@ -50,6 +52,7 @@ class Settings:
             window_bytes=int(settings.get("window_bytes") or 64 << 20),
             poll_interval_s=float(settings.get("poll_interval_s") or 1.0),
             drain=bool(settings.get("drain")),
+            stopping=bool(settings.get("stopping")),
             audit_s=min(10.0, float(settings.get("stale_s") or 30.0) / 3),
         )
 

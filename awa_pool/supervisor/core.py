@@ -172,6 +172,8 @@ class Supervisor:
         out: list[Command] = []
         for child in self.children():
             if why := overdue(child, self.rules, now_s):
+                if child.role == DISPATCHER and self.stopping is not None:
+                    child.cut = child.leave_by_s is not None and now_s >= child.leave_by_s
                 child.killed_for, child.leave_by_s = why, None
                 out += [Log("error", f"{child.name} {why}: killed"), Kill(child.incarnation)]
         for place in self.places:
@@ -200,8 +202,10 @@ class Supervisor:
         return [KillFor(event.incarnation, attempts)]
 
     def _wants(self, place: Place) -> bool:
-        """While the pool stops only the finalizer is worth a new one: results may still come."""
-        return self.stopping is None or (place.role == FINALIZER and self.stopping.needs_finalizer)
+        """While the pool stops a finalizer is worth a new one, as results may come, and a dispatcher that has died."""
+        if self.stopping is None or place.role == DISPATCHER:
+            return True
+        return place.role == FINALIZER and self.stopping.needs_finalizer
 
     def _frozen(self, stopped: frozenset[str], now_s: float) -> list[Command]:
         out: list[Command] = []
@@ -219,6 +223,7 @@ class Supervisor:
         place.starts += 1
         incarnation = f"{self._token}{self._started:x}"
         child = Child(place.role, place.number, incarnation, Life.UNINSTRUCTED, now_s, now_s)
+        child.successor = place.starts > 1
         place.child, place.start_at_s = child, None
         self._children[incarnation] = (place, child)
         out: list[Command] = [Start(place.role, place.number, incarnation)]
@@ -282,6 +287,8 @@ class Supervisor:
                 out.append(Settle(dict(facts)))
         elif place.starts > 1:
             out += self._introduce(child)
+            if self.stopping is not None and child.role == DISPATCHER:
+                out += self.stopping.welcome(child, now_s)
         return out
 
     def _introduce(self, child: Child) -> list[Command]:
@@ -316,6 +323,8 @@ class Supervisor:
         if self.stopping is not None:
             if not child.drained and not child.killed_for:
                 out.append(Log("warning", f"{child.name} {event.cause} while the pool stops"))
+            if child.role == DISPATCHER:
+                place.start_at_s = now_s if self.stopping.wants_dispatcher_after(child) else None
             if child.role == FINALIZER:
                 place.start_at_s = None if child.cut else now_s
                 held = self._results_held or (not child.drained and child.life is Life.STOPPING)

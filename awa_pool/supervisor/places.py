@@ -33,6 +33,7 @@ class Child:
     life: Life
     since_s: float  # start of the present life
     heard_s: float  # last sign of life
+    successor: bool = False  # somebody sat in this place before
     retiring: bool = False  # replaced by choice; stops once its successor is ready
     worn: bool = False  # has done, or soon will have, all the jobs it may
     killed_for: str = ""  # why the supervisor killed it

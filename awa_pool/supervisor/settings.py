@@ -48,6 +48,7 @@ def settings_for(
     incarnation: str,
     runtime_id: str,
     queues: tuple[QueueSpec, ...],
+    stopping: bool = False,
 ) -> dict[str, Any]:
     """Return the settings of one child. Workers run user code: they get the app, and the address for its own Client."""
     if config.dsn is None:
@@ -63,6 +64,7 @@ def settings_for(
         "log_level": config.log_level,
         "log_format": config.log_format,
         "drain": config.drain,
+        "stopping": stopping,
         "workers": config.workers,
     }
     if role == WORKER:

@@ -14,6 +14,7 @@ CUT_GRACE_S = 1.0  # between telling a worker to give up and killing it
 CLOSE_S = 10.0  # for the dispatcher, once the workers are gone: its farewell, and a moment
 FLUSH_S = 8.0  # for the finalizer, once the dispatcher is gone
 HARD_S = 1.5  # each of these, after a second signal
+MOST_DISPATCHERS = 3  # lost on the way out, before the database alone has to see to what they held
 
 
 class Phase(IntEnum):
@@ -43,11 +44,28 @@ class Stopping:
         self.began_s = now_s
         self._cut_at_s = now_s + drain_timeout_s
         self._cut = False
+        self._dispatchers_lost = 0
 
     @property
     def needs_finalizer(self) -> bool:
         """A dead finalizer is worth a new one: results may still come."""
         return self.phase < Phase.FINALIZER and not self.hard
+
+    def wants_dispatcher_after(self, child: Child) -> bool:
+        """A dispatcher that died on the way out is worth a new one, a few times: what it held is to be given back."""
+        self._dispatchers_lost += 1
+        in_time = self.phase <= Phase.DISPATCHER and self._dispatchers_lost <= MOST_DISPATCHERS
+        return in_time and not (self.hard or child.cut or child.drained)
+
+    def welcome(self, dispatcher: Child, now_s: float) -> list[Command]:
+        """Tell a dispatcher that took a dead one's place how long it has: it claims nothing."""
+        dispatcher.life = Life.STOPPING
+        drain_s = 0.0
+        if self.phase is Phase.WORKERS:
+            drain_s = max(0.0, self._cut_at_s - now_s) + 2 * CUT_GRACE_S
+        else:
+            dispatcher.leave_by_s = now_s + CLOSE_S
+        return [Tell(dispatcher.incarnation, Stop(drain_s, self.reason))]
 
     def begin(self, pool: Living, now_s: float) -> list[Command]:
         """Tell everybody; whoever is not even ready holds nothing and is killed."""
@@ -57,6 +75,8 @@ class Stopping:
         for child in pool.children():
             if child.role == FINALIZER and (results or child.life is Life.READY):
                 continue
+            if child.role == DISPATCHER and child.successor and child.life is Life.BOOTING and results:
+                continue  # it has yet to learn what its predecessor had
             if child.life in (Life.READY, Life.STOPPING):
                 child.life = Life.STOPPING
                 # A job is given back only when its handler has ended: the dispatcher outlasts the workers' cut.

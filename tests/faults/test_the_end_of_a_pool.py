@@ -151,8 +151,9 @@ def test_as_process_one_it_stops_in_order_while_it_starts_and_while_a_job_runs(
     assert (client.get_job(job).state, client.get_job(job).attempt) == ("completed", 1)
 
 
+@pytest.mark.parametrize("dispatcher", ["lives", "dies"])
 def test_whatever_is_cut_can_be_claimed_at_once_with_no_attempt_used(
-    tmp_path: Path, dsn: str, client: Client
+    tmp_path: Path, dsn: str, client: Client, dispatcher: str
 ) -> None:
     """B147."""
     begun = tmp_path / "begun"
@@ -163,6 +164,9 @@ def test_whatever_is_cut_can_be_claimed_at_once_with_no_attempt_used(
         wait_until("the job runs", begun.exists)
         wait_until("the async ones too", lambda: sum(row.running for row in client.queue_stats()) >= 4)
         running.signal(signal.SIGTERM)
+        if dispatcher == "dies":
+            running.logged("dispatcher.draining")
+            os.kill(running.children("dispatcher")[0], signal.SIGKILL)
         assert running.ended(30.0) == 0, running.log
     rows = [client.get_job(job) for job in ids]
     assert {(row.state, row.attempt) for row in rows} == {("available", 0)}

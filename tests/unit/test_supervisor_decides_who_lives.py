@@ -8,6 +8,7 @@ from awa_pool.messages import ActorReplaced, Idle, Ready, Retire, Stats, Stop, S
 from awa_pool.supervisor import events as ev
 from awa_pool.supervisor.places import FIRST_DELAY_S, MOST_FAILURES, Life
 from awa_pool.supervisor.recycling import IDLE_GRACE_S
+from awa_pool.supervisor.stopping import CLOSE_S
 
 
 def test_everybody_is_started_and_told_their_settings() -> None:
@@ -215,6 +216,37 @@ def test_a_finalizer_lost_during_the_drain_is_replaced_while_results_may_come() 
     rig.ready("finalizer")
     assert rig.child("worker", 1).incarnation in told(rig.commands, ActorReplaced)
     assert started(rig.dies(rig.child("worker", 1), signal=9, worked=True)) == []
+
+
+def test_a_dispatcher_lost_on_the_way_out_has_a_successor_that_gives_back_what_it_held() -> None:
+    rig = Rig(workers=1)
+    rig.all_ready()
+    rig.feed(ev.SignalCame(15, "SIGTERM"))
+    assert started(rig.dies(rig.child("dispatcher"), signal=9)) == [("dispatcher", 0)]
+    rig.drains(rig.child("worker", 1))
+    new = rig.ready("dispatcher")
+    assert told(rig.commands, Stop)[-1] == new.incarnation
+    assert finished(rig.commands) == []
+    rig.drains(new)
+    rig.drains(rig.child("finalizer"))
+    rig.drains(rig.child("maintenance"))
+    assert finished(rig.commands) == [0]
+
+
+def test_a_dispatcher_that_leaves_too_late_or_dies_after_a_second_signal_has_no_successor() -> None:
+    for hard in (False, True):
+        rig = Rig(workers=1)
+        rig.all_ready()
+        rig.feed(ev.SignalCame(15, "SIGTERM"))
+        rig.drains(rig.child("worker", 1))
+        dispatcher = rig.child("dispatcher")
+        if hard:
+            rig.wait(1.0)
+            rig.feed(ev.SignalCame(15, "SIGTERM"))
+        else:
+            rig.live(CLOSE_S + 1)
+            assert dispatcher.incarnation in killed(rig.commands)
+        assert started(rig.dies(dispatcher, signal=9)) == []
 
 
 def test_a_pool_that_could_not_store_its_last_results_does_not_end_with_zero() -> None:
