@@ -26,13 +26,12 @@ from awa_pool.messages import (
 )
 
 from .bodies import Body, parse_chunk
+from .greeting import Greeting
 
 UNACKNOWLEDGED_JOBS = 4096
 UNACKNOWLEDGED_BYTES = 16 * 1024 * 1024
 RESEND_S = 1.0
 RESEND_MAX_S = 10.0
-GREET_S = 1.0
-GREET_MAX_S = 10.0
 _BYTES_PER_RESULT = 64  # of a plain completion; errors add their text
 
 
@@ -164,9 +163,7 @@ class LaneCore:
         self._kept_jobs = 0
         self._kept_bytes = 0
         self._held: dict[tuple[int, int], int] = {}
-        self._greeted = False  # the dispatcher has said something since the last greeting
-        self._greet_wait_s = GREET_S
-        self._greet_due_s: float | None = None
+        self._greeting = Greeting()
 
     @property
     def idle(self) -> bool:
@@ -189,10 +186,10 @@ class LaneCore:
 
     def next_due_s(self) -> float | None:
         """Return when `Tick` has something to do; None when it has not."""
-        due_s = min((kept.due_s for kept in self._kept.values()), default=None)
-        if self._greeted or self._greet_due_s is None:
-            return due_s
-        return self._greet_due_s if due_s is None else min(due_s, self._greet_due_s)
+        due_s = [kept.due_s for kept in self._kept.values()]
+        if (greet_s := self._greeting.due_s()) is not None:
+            due_s.append(greet_s)
+        return min(due_s, default=None)
 
     def take(self) -> Piece | None:
         """Hand the oldest piece with unstarted attempts to an executor."""
@@ -212,7 +209,7 @@ class LaneCore:
 
     def greet(self) -> WorkerReady:
         """Return `hello`, to be said again (by `Tick`) until the dispatcher has said anything."""
-        self._greeted, self._greet_wait_s, self._greet_due_s = False, GREET_S, None
+        self._greeting.begin()
         return self.hello()
 
     def step(self, event: Event, now_s: float) -> list[Command]:
@@ -223,7 +220,8 @@ class LaneCore:
             case Flush(piece):
                 return self._flush(piece, now_s)
             case Tick():
-                return [*self._greet_again(now_s), *self._resend(now_s, only_due=True)]
+                again: list[Command] = [ToDispatcher(self.hello())] if self._greeting.due(now_s) else []
+                return again + self._resend(now_s, only_due=True)
             case FinalizerReplaced():
                 return self._resend(now_s, only_due=False)
             case Draining():
@@ -233,20 +231,9 @@ class LaneCore:
                 ]
                 return [*back, ToDispatcher(self.hello())]
 
-    def _greet_again(self, now_s: float) -> list[Command]:
-        if self._greeted:
-            return []
-        if self._greet_due_s is None:
-            self._greet_due_s = now_s + self._greet_wait_s
-        if now_s < self._greet_due_s:
-            return []
-        self._greet_wait_s = min(self._greet_wait_s * 2, GREET_MAX_S)
-        self._greet_due_s = now_s + self._greet_wait_s
-        return [ToDispatcher(self.hello())]
-
     def _arrived(self, message: Message, payload: Sequence[bytes]) -> list[Command]:
         if not isinstance(message, ResultsCommitted):  # that one is the finalizer's
-            self._greeted = True
+            self._greeting.heard = True
         match message:
             case RunJobs():
                 return self._take_in(message, payload[0] if payload else b"")
@@ -272,7 +259,8 @@ class LaneCore:
         if not fresh:
             return []
         if self.draining:
-            return [ToDispatcher(Recalled(message.receipt_id, fresh))]
+            # With the news again: if it was lost, more would come as fast as it goes back.
+            return [ToDispatcher(self.hello()), ToDispatcher(Recalled(message.receipt_id, fresh))]
         bodies = parse_chunk(payload, len(message.indexes))
         self._held[key] = held | fresh
         self.pieces.append(

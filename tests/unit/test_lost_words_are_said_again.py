@@ -14,10 +14,12 @@ from awa_pool.messages import (
     FinalizerLoad,
     Holding,
     ResultsCommitted,
+    RunJobs,
     WorkerReady,
 )
-from awa_pool.worker.core import GREET_MAX_S, GREET_S, Arrived, LaneCore, ToDispatcher
+from awa_pool.worker.core import Arrived, Draining, LaneCore, ToDispatcher
 from awa_pool.worker.core import Tick as LaneTick
+from awa_pool.worker.greeting import GREET_MAX_S, GREET_S
 
 
 def said(lane: LaneCore, now_s: float) -> list[object]:
@@ -36,6 +38,15 @@ def test_a_lane_greets_until_the_dispatcher_has_said_something() -> None:
     lane.greet()  # there is a new dispatcher
     said(lane, 200.0)
     assert said(lane, 200.0 + GREET_S) == [ToDispatcher(hello)]
+
+
+def test_a_lane_that_leaves_says_so_again_with_each_piece_that_comes_too_late() -> None:
+    lane = LaneCore(1, "i", "sync", 1, ["noop"])
+    lane.step(Draining(), 0.0)
+    late = Arrived(RunJobs("default", 2, 3, 7, 9, [0]), [b'[1,"noop",{},1,1,25,null]'])
+    for _ in range(2):
+        assert ToDispatcher(lane.hello()) in lane.step(late, 1.0)
+    assert lane.hello().capacity == 0
 
 
 def test_greetings_become_rarer() -> None:

@@ -159,7 +159,7 @@ def test_a_drain_gives_everything_unstarted_back_now_and_later() -> None:
     *back, leaving = lane.step(Draining(), 0)
     assert back == [ToDispatcher(Recalled(7, 0b11)), ToDispatcher(Recalled(8, 1 << 5))]
     assert leaving == ToDispatcher(lane.hello()) and lane.hello().capacity == 0
-    assert lane.step(run_jobs(9, [0]), 0) == [ToDispatcher(Recalled(9, 1))]
+    assert lane.step(run_jobs(9, [0]), 0) == [leaving, ToDispatcher(Recalled(9, 1))]
     assert lane.settled and lane.take() is None
 
 
