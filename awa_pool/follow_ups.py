@@ -257,6 +257,10 @@ class FollowUps:
             )  # fmt: skip
         self._buffer.stage(request)
 
+    def add(self, sealed: Iterable[Sealed]) -> None:
+        """Stage requests that were sealed before, as those of specs are."""
+        self._buffer.add(sealed)
+
     def __copy__(self) -> FollowUps:
         return FollowUps(self._buffer)
 

@@ -92,9 +92,11 @@ class Pulse:
         self._registered = False
         self._due_s.pop(_REGISTER, None)
 
-    def serve(self, queues: list[str]) -> None:
-        """Tell which queues are served, known only once the app is: as soon as can be, with a beat."""
-        self._told = self._told | {"queues": queues}
+    def tell(self, facts: dict[str, Any]) -> None:
+        """Tell what is known only once the app is, such as the queues served: as soon as can be, with a beat."""
+        if facts.items() <= self._told.items():
+            return
+        self._told = self._told | facts
         self._info = orjson.dumps(self._told).decode()
         self._due_s.pop(_BEAT, None)
 
@@ -239,9 +241,9 @@ class Heart:
         """Go on under a new id."""
         self._orders.put(runtime_id)
 
-    def serve(self, queues: list[str]) -> None:
-        """Tell others, in `awa-pool status`, which queues are served."""
-        self._orders.put(queues)
+    def tell(self, facts: dict[str, Any]) -> None:
+        """Tell others about the app, under names of the runtime's info: `queues`, `outcomes`."""
+        self._orders.put(facts)
 
     def say_goodbye(self, within_s: float) -> bool:
         """End the runtime by its own will, so that nobody waits for its silence; True when all was said in time."""
@@ -265,8 +267,8 @@ class Heart:
             for order in self._orders.take():
                 if order == _BYE:
                     return
-                if isinstance(order, list):
-                    pulse.serve(order)
+                if isinstance(order, dict):
+                    pulse.tell(order)
                 else:
                     pulse.take_new_runtime(order)
             for news in pulse.take(time.monotonic()):

@@ -177,6 +177,8 @@ class PoolRun:
             self._tell_of_dropped_values(message)
         elif isinstance(message, Ready):
             self._fleet.measure(incarnation)  # it may die before the next regular sample
+            if self.heart is not None and "outcomes" in message.facts:
+                self.heart.tell({"outcomes": message.facts["outcomes"]})
         self._step(ev.ChildSaid(incarnation, message))
 
     def _tell_of_dropped_values(self, message: Stats) -> None:
@@ -251,7 +253,7 @@ class PoolRun:
                 names = [queue.name for queue in self._queues]
                 _log.info("serving %s", ", ".join(names))
                 if self.heart is not None:
-                    self.heart.serve(names)
+                    self.heart.tell({"queues": names})
                 self._step(ev.FactsSettled())
             case ev.TakeNewRuntime():
                 self.runtime_id = str(uuid4())

@@ -20,7 +20,7 @@ from awa_pool.messages import Configure, Drained, Fatal, Ready
 from awa_pool.page import KillRule, Page
 from awa_pool.registry import Registry
 
-from . import guard
+from . import guard, owed
 from .app import load_app
 from .asynchronous import AsyncLane
 from .core import LaneCore
@@ -81,13 +81,17 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
     kinds = {kind: task.is_async for kind, task in registry.tasks.items()}
     sync_kinds = [kind for kind, is_async in kinds.items() if not is_async]
     async_kinds = [kind for kind, is_async in kinds.items() if is_async]
+    facts = _facts(registry, sync_kinds, async_kinds)
+    registry.tasks[owed.KIND] = owed.outcome_task(registry)
+    kinds[owed.KIND] = False
+    (async_kinds if async_kinds and not sync_kinds else sync_kinds).append(owed.KIND)  # no lane for it alone
     capacity = max(1, int(settings.get("concurrency") or 1))
     rules = _kill_rules(registry, float(settings.get("kill_grace_s") or 0.0))
     page = Page.create(str(settings["page_path"]), capacity if async_kinds else 1, list(kinds), rules=rules)
     endings = Endings(registry, str(settings.get("app") or "__main__"), random.Random())
     quota = Quota(int(settings.get("max_jobs") or 0), time.monotonic())
     loop = WorkerLoop(pipe, ROLE, incarnation, quota, endings.dropped)
-    if sync_kinds or not async_kinds:
+    if sync_kinds:
         core = LaneCore(number, incarnation, "sync", 1, sync_kinds)
         lane = Lane(core, page.sync, settings, "sync")
 
@@ -99,7 +103,7 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
             Alarm([WorkerLoop.is_cancelled.__code__, TaggedStream.write.__code__]), quota,
         )  # fmt: skip
         loop.add_sync(lane, executor)
-    pipe.send(Ready(ROLE, incarnation, _facts(registry, sync_kinds, async_kinds)))
+    pipe.send(Ready(ROLE, incarnation, facts))
     if async_kinds:
         core = LaneCore(number, incarnation, "async", capacity, async_kinds)
         async_lane = AsyncLane(core, page.async_, page.kind_numbers, endings, tags, settings, capacity, quota)
@@ -127,9 +131,10 @@ def _facts(registry: Registry, sync_kinds: list[str], async_kinds: list[str]) ->
     return {
         "pid": os.getpid(),
         "kinds": [*sync_kinds, *async_kinds],
-        "async_kinds": async_kinds,
+        "async_kinds": list(async_kinds),
         "queues": registry.queues(),
         "rss_bytes": resident_bytes(),
+        "outcomes": registry.triggers.wanted((task.kind, task.args_type) for task in registry.tasks.values()),
     }
 
 

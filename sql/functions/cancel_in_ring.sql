@@ -23,7 +23,7 @@ begin
                 a.job_id, a.queue, a.priority, a.kind, a.args, a.attempt, a.max_attempts, a.run_lease, a.run_at,
                 a.created_at, a.metadata, a.tags, a.ordering_key, a.errors, a.snoozes, a.deadline_s, a.unique_key,
                 a.unique_states, a.progress)::body],
-            array[5], array[null::float8], array['cancelled_by_hand']);
+            array[5], array[null::float8], array['cancelled_by_hand'], array['cancelled']);
         return 'done';
     end if;
     select e.status into v_status

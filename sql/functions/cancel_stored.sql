@@ -40,7 +40,7 @@ begin
                     t.job_id, t.queue, t.priority, t.kind, t.args, t.attempt, t.max_attempts, t.run_lease, t.run_at,
                     t.created_at, t.metadata, t.tags, t.ordering_key, t.errors, t.snoozes, t.deadline_s, t.unique_key,
                     t.unique_states, t.progress)::body],
-                array[5], array[null::float8], array['cancelled_by_hand'])
+                array[5], array[null::float8], array['cancelled_by_hand'], array['cancelled'])
         from taken as t
     )
     select s.receipt_id, s.run_lease into v_receipt_id, v_run_lease from settled as s;

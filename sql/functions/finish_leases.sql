@@ -49,6 +49,7 @@ begin
     won as materialized (
         select
             h.item, h.code, h.delay_s, end_reason(h.outcome, coalesce(h.reason, h.error ->> 'reason')) as reason,
+            cause_of_end(h.outcome, h.error, h.reason) as cause,
             row(
                 h.job_id, h.queue, h.priority, h.kind, h.args, attempt_after(h.code, h.attempts_before),
                 h.max_attempts, h.run_lease, h.run_at, h.created_at, h.metadata, h.tags, h.ordering_key,
@@ -57,7 +58,8 @@ begin
         from held as h
     ),
     settled as materialized (
-        select settle_bodies(array_agg(p.body), array_agg(p.code), array_agg(p.delay_s), array_agg(p.reason)) as jobs
+        select settle_bodies(
+            array_agg(p.body), array_agg(p.code), array_agg(p.delay_s), array_agg(p.reason), array_agg(p.cause)) as jobs
         from (select o.*, sum(pg_column_size(o.body)) over (rows unbounded preceding) / 33554432 as part from won as o)
             as p
         group by p.part  -- an array holds no more than 1 GB

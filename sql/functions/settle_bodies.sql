@@ -1,15 +1,16 @@
--- settle_bodies(bodies, codes, delays, reasons; one entry per job) -> how many. Puts jobs that have just left their place where
+-- settle_bodies(bodies, codes, delays, reasons, causes; one entry per job) -> how many. Puts jobs that have just left their place where
 -- the outcome sends them: the one place that knows it.
 -- Arrow: 2, 3, 7 -> jobs_deferred; 6 -> jobs_returned; 4 -> jobs_dead, or jobs_finished where the queue keeps no dead letters;
 -- 1, 5 -> jobs_finished. Bodies come as they are to be kept (attempts used, last lease, errors); a delay of null is the back-off.
 -- Keys that the new state gives up are dropped, and an end takes its key where it is free (settle_keys); a state in which the
 -- job goes on is the caller's to have taken the key for.
+-- causes: as of owe_outcomes, for attempts that ended without their handler.
 -- Guard: the caller's, which took the job from its place in the same transaction. Locks: the new rows. Errors: none of its own.
 --
 -- A second job under an id that stands there already (only other software makes such) is dropped: an error here would keep
 -- every attempt of the same call open for good.
 create or replace function {schema}.settle_bodies(
-    p_bodies {schema}.body[], p_codes int[], p_delays float8[], p_reasons text[]
+    p_bodies {schema}.body[], p_codes int[], p_delays float8[], p_reasons text[], p_causes text[] default null
 ) returns int
 language plpgsql volatile
 set search_path = {schema}, pg_catalog, pg_temp
@@ -59,6 +60,9 @@ begin
     end if;
     if 1 = any (p_codes) or 4 = any (p_codes) or 5 = any (p_codes) then
         perform settle_ended(p_bodies, p_codes, p_reasons);
+    end if;
+    if array_to_string(p_causes, '') <> '' then
+        perform owe_outcomes(p_bodies, p_codes, p_reasons, p_causes);
     end if;
     return cardinality(p_bodies);
 end

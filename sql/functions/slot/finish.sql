@@ -56,6 +56,7 @@ begin
     won as materialized (
         select
             v.code, v.delay_s, end_reason(v.outcome, coalesce(v.reason, v.error ->> 'reason')) as reason,
+            cause_of_end(v.outcome, v.error, v.reason) as cause,
             row(
                 b.job_id, b.queue, b.priority, b.kind, b.args, attempt_after(v.code, b.attempt), b.max_attempts,
                 v.run_lease, b.run_at, b.created_at, b.metadata, b.tags, b.ordering_key,
@@ -66,7 +67,8 @@ begin
         where v.status = 'done' and v.code <> 1
     ),
     settled as materialized (
-        select settle_bodies(array_agg(p.body), array_agg(p.code), array_agg(p.delay_s), array_agg(p.reason)) as jobs
+        select settle_bodies(
+            array_agg(p.body), array_agg(p.code), array_agg(p.delay_s), array_agg(p.reason), array_agg(p.cause)) as jobs
         from (select o.*, sum(pg_column_size(o.body)) over (rows unbounded preceding) / 33554432 as part from won as o)
             as p
         group by p.part  -- an array holds no more than 1 GB

@@ -1,0 +1,81 @@
+"""The queue's own jobs, of kind `awa:outcome`: an attempt has ended without its handler (a dead process, a rescue, a cancel by
+hand), and the app registered something for that.
+
+Such a job was put in with the outcome, so the duty to evaluate it cannot be lost. Its handler calls the app's specs and
+stages what they return: those follow-ups commit with the end of this job, exactly once.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from awa_pool.errors import DecodeError
+from awa_pool.job import Job
+from awa_pool.outcomes import Cancel
+from awa_pool.registry import Registry, Task
+from awa_pool.states import Trigger
+
+if TYPE_CHECKING:
+    from awa_pool.specs import Event
+
+KIND = "awa:outcome"
+_log = logging.getLogger(__name__)
+
+
+def outcome_task(registry: Registry) -> Task:
+    """Return the task that evaluates owed outcomes by an app's registry."""
+
+    def evaluate(job: Job[dict[str, Any]]) -> object:
+        try:
+            _evaluate(registry, job)
+        except Exception as problem:  # noqa: BLE001 (user code)
+            if job.attempt < job.max_attempts:
+                raise
+            cause = getattr(problem, "cause", problem)
+            _log.error(
+                "follow-ups of job %s are given up after %s tries: %s",
+                job.args.get("id"),
+                job.attempt,
+                type(cause).__name__,
+            )
+            return Cancel(f"follow_up_failed: {problem}")
+        return None
+
+    return Task(kind=KIND, args_type=dict, handler=evaluate, is_async=False, max_attempts=3)
+
+
+def _evaluate(registry: Registry, job: Job[dict[str, Any]]) -> None:
+    from awa_pool import specs
+
+    facts = job.args
+    task = registry.tasks.get(facts["kind"])
+    args_type = dict if task is None else task.args_type
+    try:
+        args = facts["args"] if task is None else registry.decode_args(task, facts["args"])
+    except DecodeError:
+        args = facts["args"]  # a spec that hears of an end may still be told which
+    extra = {name: facts.get(name) for name in ("metadata", "tags", "snoozes", "ordering_key")}
+    ended: Job[Any] = Job(
+        args, facts["id"], facts["kind"], facts["attempt"], facts["max_attempts"], facts["queue"],
+        facts["priority"], facts["run_lease"], extra,
+    )  # fmt: skip
+    for name in facts["outcomes"]:
+        event = event_from(facts, Trigger(name))
+        job.follow_ups().add(specs.evaluate(registry, event, ended, args_type))
+
+
+def event_from(facts: dict[str, Any], trigger: Trigger) -> Event:
+    """Return what specs are told, from the args of an owed outcome."""
+    from awa_pool.specs import Event
+
+    at = facts.get("next_run_at")
+    reason = facts.get("cause") if trigger is Trigger.RESCUED else facts.get("reason")
+    return Event(
+        trigger,
+        facts.get("error"),
+        facts["attempt"],
+        None if at is None else datetime.fromisoformat(at),
+        reason,
+    )
