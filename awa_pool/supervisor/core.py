@@ -313,6 +313,8 @@ class Supervisor:
         if found is None:
             return []
         place, child = found
+        if not child.charged and event.signal == signal.SIGTERM:
+            child.charged = self.limits.warned(event.incarnation)
         self.limits.forget(event.incarnation)
         self.killed.update({reason for _, _, reason in child.charged})
         out = self._account(child, event, now_s)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from awa_pool.outcomes import DEADLINE_EXCEEDED
 from awa_pool.visible import visible
@@ -71,7 +72,7 @@ class Limits:
 
     def __init__(self) -> None:
         self._cancelled: dict[str, dict[Attempt, float]] = {}
-        self._warned: dict[str, set[Attempt]] = {}
+        self._warned: dict[str, dict[Attempt, str]] = {}
         self._due: dict[str, float] = {}
 
     def due_s(self) -> float | None:
@@ -89,6 +90,13 @@ class Limits:
             known.setdefault(attempt, now_s)
             self._due[incarnation] = now_s
 
+    def warned(self, incarnation: str) -> list[list[Any]]:
+        """Return what SIGTERM was sent for, as `WorkerGone.charged` has it: a handler may have made it deadly."""
+        return [
+            [attempt.receipt_id, 1 << attempt.index, reason]
+            for attempt, reason in self._warned.get(incarnation, {}).items()
+        ]
+
     def forget(self, incarnation: str) -> None:
         """That worker is gone."""
         for kept in (self._cancelled, self._warned, self._due):
@@ -98,9 +106,9 @@ class Limits:
         """Judge all that a page shows running; `alone`: it shows no more than one attempt."""
         shown = {each.attempt: each for each in held}
         self._tidy(incarnation, shown, now_s)
-        warned = self._warned.get(incarnation, set())
+        warned = self._warned.get(incarnation, {})
         kill: list[Overdue] = []
-        terminate: list[Attempt] = []
+        terminate: dict[Attempt, str] = {}
         due: list[float] = []
         for attempt, each in shown.items():
             end = self._end_of(incarnation, each)
@@ -111,12 +119,12 @@ class Limits:
             if kill_s <= now_s:
                 kill.append(Overdue(each, reason))
             elif warn_s <= now_s and alone and attempt not in warned:
-                terminate.append(attempt)
+                terminate[attempt] = reason
                 due.append(kill_s)
             else:
                 due.append(kill_s if warn_s <= now_s else warn_s)
         if terminate:
-            self._warned.setdefault(incarnation, set()).update(terminate)
+            self._warned.setdefault(incarnation, {}).update(terminate)
         if due:
             self._due[incarnation] = min(due)
         else:
@@ -134,7 +142,8 @@ class Limits:
 
     def _tidy(self, incarnation: str, shown: dict[Attempt, Held], now_s: float) -> None:
         if (warned := self._warned.get(incarnation)) is not None:
-            warned &= shown.keys()
+            for attempt in warned.keys() - shown.keys():
+                del warned[attempt]
         known = self._cancelled.get(incarnation)
         if known is not None:
             for attempt in [

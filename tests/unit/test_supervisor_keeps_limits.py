@@ -114,6 +114,16 @@ def test_a_worker_is_killed_for_its_late_attempt_which_alone_is_charged_and_repl
     assert rig.core.killed == {LATE: 1}
 
 
+def test_a_worker_that_dies_of_the_sigterm_died_for_that_attempt() -> None:
+    """A handler may have taken the signal's usual effect back."""
+    rig, worker = pool()
+    late = held(deadline_s=rig.now_s - 3.5)
+    out = rig.feed(ev.LimitsSeen(worker.incarnation, (late,), alone=True))
+    assert out == [ev.Terminate(worker.incarnation, late.attempt)]
+    gone = ev.ChildExited(worker.incarnation, "killed", 15, worked=True, account=account(worker, [[7, 1, 0]]))
+    assert told(rig.feed(gone)).charged == [[7, 1, LATE]]
+
+
 def test_a_worker_that_went_on_to_the_next_attempt_is_spared() -> None:
     rig, worker = pool()
     rig.feed(ev.LimitsSeen(worker.incarnation, (held(deadline_s=rig.now_s - 4.0),), alone=True))
