@@ -37,6 +37,7 @@ class Plan:
     scale: float
     minutes: float = 5.0
     seed: int = 1
+    rate: float = 5000.0
 
     def jobs(self, number: int) -> int:
         """Return that many jobs, scaled as asked."""

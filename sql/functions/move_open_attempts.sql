@@ -1,6 +1,6 @@
 -- move_open_attempts(limit, min_age_s) -> 'nothing', 'busy', or what was moved out of the ring.
 -- Attempts older than min_age_s that hold up an otherwise finished slot go to leases; while fewer than six slots are
--- free, what is still unclaimed in the oldest sealed slot goes to jobs_returned.
+-- free, what is still unclaimed in the oldest sealed slot that has any goes to jobs_returned.
 -- Locks: the ring (try), lanes (try), receipts by id (skip locked). Errors: AW002, AW003.
 create or replace function {schema}.move_open_attempts(p_limit int, p_min_age_s float8 default 60) returns text
 language plpgsql volatile
@@ -36,10 +36,10 @@ begin
         end if;
     end loop;
     if (select count(*) from slots as t where t.state = 'free') < 6 then
-        select t.slot into s from slots as t where t.state = 'sealed' order by t.generation limit 1;
-        if found then
+        for s in select t.slot from slots as t where t.state = 'sealed' order by t.generation loop
             v_jobs := unload_slot(s.slot, p_limit);
-        end if;
+            exit when v_jobs > 0;  -- the oldest may be held by something else, or its lanes by claims
+        end loop;
     end if;
     return coalesce(nullif(concat_ws(', ',
         case when v_attempts > 0 then format('%s attempts moved to leases', v_attempts) end,

@@ -192,3 +192,22 @@ def test_hours_of_history_at_full_speed_cost_no_claim_and_are_bounded_by_size(ds
         assert (
             state(conn, value(conn, "select slot from awa_pool.slots where state = 'current'")) == "current"
         )
+
+
+def test_what_neglected_queues_have_is_moved_past_a_slot_that_something_else_holds(dsn: str) -> None:
+    with session(dsn) as conn, session(dsn, autocommit=False) as claimer:
+        held = enqueue(conn, 2, queue="a")
+        call(conn, "rotate(0, null)")
+        for _ in range(19):
+            enqueue(conn, 2, queue="b")
+            call(conn, "rotate(0, null)")
+        assert call(claimer, "try_lane_lock('a', 2)")  # a claim of the oldest slot's lane is under way
+        assert call(conn, "move_open_attempts(1000, 60)") == "2 neglected jobs moved to jobs_returned"
+        claimer.rollback()
+        assert call(conn, "move_open_attempts(1000, 60)") == "2 neglected jobs moved to jobs_returned"
+        assert (
+            value(
+                conn, "select array_agg(job_id order by job_id) from awa_pool.jobs_returned where queue = 'a'"
+            )
+            == held
+        )

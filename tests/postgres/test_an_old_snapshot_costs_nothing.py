@@ -1,0 +1,65 @@
+"""A repeatable-read snapshot held while the ring turns round and round (B099)."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import psycopg
+import pytest
+from ring_rig import Session, call, claim, enqueue, finish_all, session, value
+
+TURNS = 36  # one and a half times round
+MOST_MORE = 2.0
+
+
+def buffers(conn: Session) -> int:
+    """Buffers touched by a claim of 20, which is completed."""
+    enqueue(conn, 20)
+    plan = value(
+        conn,
+        "explain (analyze, buffers, timing off, format json) select * from "
+        "awa_pool.claim(array['a'], array[20], 20, 1000000, 20, null, 1, false)",
+    )
+    conn.execute(
+        "select awa_pool.complete(array_agg(slot::int), array_agg(receipt_id), array_agg(nonce),"
+        " array_agg(9223372036854775807 >> (63 - n) & ~closed)) from awa_pool.receipts"
+        " where closed <> (9223372036854775807 >> (63 - n))"
+    )
+    return int(plan[0]["Plan"]["Shared Hit Blocks"] + plan[0]["Plan"]["Shared Read Blocks"])
+
+
+@pytest.mark.parametrize("writes", [False, True], ids=["a reader", "a writer"])
+def test_claims_stay_as_cheap_while_a_snapshot_is_held_and_the_ring_turns(dsn: str, writes: bool) -> None:
+    with session(dsn) as conn, session(dsn, autocommit=False) as holder:
+        holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        value(holder, "select count(*) from awa_pool.cursors")
+        if writes:
+            value(holder, "select pg_current_xact_id()")
+        figures: list[int] = []
+        emptied = 0
+        for _ in range(TURNS):
+            for _ in range(3):
+                enqueue(conn, 40)
+                finish_all(conn, claim(conn, chunk=20))
+            figures.append(buffers(conn))
+            call(conn, "rotate(0, null)")
+            conn.execute(  # as minutes later
+                "update awa_pool.slots set sealed_at = sealed_at - interval '2 min'"
+                " where state = 'sealed' and sealed_at > now() - interval '1 min'"
+            )
+            call(conn, "exhaust_slots()")
+            call(conn, "sweep()")
+            emptied += call(conn, "prune(0, 0)").count("emptied")
+            call(conn, "trim_cursors()")
+        first, last = median(figures[2:8]), median(figures[-6:])
+        assert last <= first * MOST_MORE, " ".join(map(str, figures))
+        if writes:  # what it holds back is told, and nothing is given up
+            told = value(
+                conn, "select count(*) from awa_pool.ring_status() where held_by = 'open_transaction'"
+            )
+            assert told > 15
+            holder.rollback()
+            call(conn, "exhaust_slots()")
+            assert value(conn, "select count(*) from awa_pool.slots where state = 'exhausted'") > 15
+        else:
+            assert emptied > 10
