@@ -64,13 +64,23 @@ def reap_strangers(ours: set[int]) -> int:
 
 def oom_kills() -> int:
     """Return how often the kernel killed for memory in this control group; 0 when it does not say."""
-    for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
+    for path in _memory_events():
         with contextlib.suppress(OSError, ValueError):
-            for line in Path(path).read_text(encoding="ascii").splitlines():
+            for line in path.read_text(encoding="ascii").splitlines():
                 name, _, value = line.partition(" ")
                 if name == "oom_kill":
                     return int(value)
     return 0
+
+
+def _memory_events(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> list[Path]:
+    """Return the files that may count kills for memory: of our own group, as containers see it, and of version 1."""
+    groups: list[str] = []
+    with contextlib.suppress(OSError):
+        lines = own.read_text(encoding="utf-8", errors="replace").splitlines()
+        groups = [line.removeprefix("0::").lstrip("/") for line in lines if line.startswith("0::")]
+    found = [root / group / "memory.events" for group in groups]
+    return [*found, root / "memory.events", root / "memory" / "memory.oom_control"]
 
 
 def check_descriptors(workers: int) -> None:
