@@ -38,6 +38,15 @@ def trouble_of(error: Exception) -> Trouble:
     return Trouble.REFUSED
 
 
+def reason_of(error: Exception) -> str:
+    """What an actor's log says of a failure: a schema that will not do is told in full by the supervisor, once for all."""
+    return (
+        "the schema cannot be worked on, as the supervisor says"
+        if isinstance(error, SchemaMismatch)
+        else str(error)
+    )
+
+
 # --- events ------------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ import logging
 import time
 from typing import Any
 
-from awa_pool.events import StoreIsBack, StoreLost, StoreSaysNo, trouble_of
+from awa_pool.events import StoreIsBack, StoreLost, StoreSaysNo, reason_of, trouble_of
 from awa_pool.store.listener import ListenerBack, ListenerLost
 from awa_pool.store.listener import Notified as Heard
 from awa_pool.store.store import Store
@@ -70,7 +70,7 @@ class Database:
             case StoreFailed(token, error):
                 return StoreSaysNo(_NAMES[type(token)], trouble_of(error), str(error))
             case ConnectionLost(_, error):
-                return StoreLost(str(error))
+                return StoreLost(reason_of(error))
             case StoreBack():
                 return StoreIsBack()
             case Heard(payload):
@@ -87,7 +87,7 @@ class Database:
                 _log.warning(
                     "%s jobs are found by polling until notifications come again: %s",
                     notes.LISTENER_LOST,
-                    error,
+                    reason_of(error),
                     extra={"event": notes.LISTENER_LOST},
                 )
                 return Notified("")  # something may have been missed, or will be: look once

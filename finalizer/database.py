@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from awa_pool.events import StoreIsBack, StoreLost, StoreSaysNo, trouble_of
+from awa_pool.events import StoreIsBack, StoreLost, StoreSaysNo, reason_of, trouble_of
 from awa_pool.store.staged import EndedStaged, finish_staged
 from awa_pool.store.store import Store
 from awa_pool.store.threads import StoreAnswered, StoreBack, StoreFailed, StoreThread
@@ -102,9 +102,11 @@ class Database:
                 return LookedUp(None)
             case StoreFailed(token, error):
                 what = "complete" if isinstance(token, Complete) else "finish"
-                return StoreSaysNo(what, trouble_of(error), str(error), getattr(error, "sqlstate", None))
+                return StoreSaysNo(
+                    what, trouble_of(error), reason_of(error), getattr(error, "sqlstate", None)
+                )
             case ConnectionLost(_, error):
-                return StoreLost(str(error))
+                return StoreLost(reason_of(error))
             case StoreBack():
                 return StoreIsBack()
         return None
@@ -117,4 +119,4 @@ def _staged_answer(end: EndedStaged | Exception) -> StagedRow | StagedNo:
 
 
 def _no(error: Exception) -> StagedNo:
-    return StagedNo(trouble_of(error), str(error), getattr(error, "sqlstate", None))
+    return StagedNo(trouble_of(error), reason_of(error), getattr(error, "sqlstate", None))

@@ -11,6 +11,7 @@ from typing import Any
 
 from awa_pool.control import ControlPipe
 from awa_pool.errors import StoreConflict, StoreUnavailable
+from awa_pool.events import reason_of
 from awa_pool.faults import reach
 from awa_pool.messages import Drained, Stats, Stop, StopNow
 from awa_pool.store.mailbox import Mailbox
@@ -91,7 +92,7 @@ class Loop:
                 self._do(self._core.answered(event.token, event.value, now_s))
             elif isinstance(event, StoreFailed):
                 passing = isinstance(event.error, StoreConflict | StoreUnavailable)
-                self._do(self._core.failed(event.token, str(event.error), now_s, passing=passing))
+                self._do(self._core.failed(event.token, reason_of(event.error), now_s, passing=passing))
             elif isinstance(event, StoreLost):
                 self._do(self._core.lost())
 
