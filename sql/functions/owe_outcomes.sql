@@ -15,7 +15,7 @@ declare
     v_wanted jsonb;  -- kind -> the outcomes that any pool of the last day waits for
     v_count int;
 begin
-    if coalesce(current_setting('awa_pool.outcomes_told', true), '') = 'yes' then
+    if coalesce(current_setting('awa.outcomes_told', true), '') = 'yes' then
         return 0;
     end if;
     select jsonb_object_agg(w.kind, w.outcomes) into v_wanted
