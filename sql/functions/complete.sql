@@ -35,7 +35,7 @@ begin
     for g in
         select u.slot, array_agg(u.receipt_id) as receipts, array_agg(u.nonce) as nonces, array_agg(u.mask) as masks
           from unnest(p_slots, p_receipts, p_nonces, p_masks) as u (slot, receipt_id, nonce, mask)
-         where u.mask <> 0
+         where u.mask <> 0 or not v_yields
          group by u.slot order by u.slot
     loop
         case g.slot{each_slot}
