@@ -106,7 +106,10 @@ def _title(pid: int) -> str:
 
 
 def _holdings(pool: int, watcher: ours.Database, folder: Path, port: int) -> Holdings:
-    lasting = set(tree(pool)) - _workers(pool)
+    open_files, memory_mib = 0, 0.0
+    for pid in set(tree(pool)) - _workers(pool):
+        with contextlib.suppress(OSError):  # a worker so young that it has no title yet, and is gone again
+            open_files, memory_mib = open_files + descriptors(pid), memory_mib + resident_mib(pid)
     began = time.monotonic()
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
         answer.read()
@@ -114,8 +117,8 @@ def _holdings(pool: int, watcher: ours.Database, folder: Path, port: int) -> Hol
     shared = [name for name in os.listdir("/dev/shm") if name.startswith(("sem.", "psm_", "pym-"))]
     files = sum(len(names) for _, _, names in os.walk(folder)) + len(shared)
     return Holdings(
-        descriptors=sum(descriptors(pid) for pid in lasting),
-        memory_mib=round(sum(resident_mib(pid) for pid in lasting), 1),
+        descriptors=open_files,
+        memory_mib=round(memory_mib, 1),
         files=files,
         sessions=int(watcher.one("sessions", watcher=ours.WATCHER)[0]),
         scrape_ms=round(scrape_ms, 1),
