@@ -35,6 +35,9 @@ begin
             raise_sequence('window_id_seq', (select max(w.window_id) from cursor_windows as w), 0),
             raise_sequence('cursor_seq', (select max(c.seq) from cursors as c), 0),
             setval('{schema_text}.current_slot', (select s.slot from slots as s where s.state = 'current'));
+    if exists (select from receipts as r where r.yields is not null) then
+        perform nextval('{schema_text}.yielding_seq');  -- that it was ever called is what it says
+    end if;
     delete from cursors;
     delete from cursor_windows;
     delete from drained_lanes;
