@@ -43,7 +43,9 @@ def test_a_deadline_out_of_bounds_is_refused_by_sql_whichever_way_it_comes(
         )
 
 
-@pytest.mark.parametrize("written", ["0", "-1", '"soon"', "true", "[]", "1e300", "1e-300", "1e999", "31536001"])
+@pytest.mark.parametrize(
+    "written", ["0", "-1", '"soon"', "true", "[]", "1e300", "1e-300", "1e999", "31536001"]
+)
 @pytest.mark.parametrize("more", ["", ', "run_at": "2099-01-01T00:00:00Z"'])
 def test_a_bulk_item_with_a_deadline_that_is_none_is_named(queue: Queue, written: str, more: str) -> None:
     sound = '{"kind": "k", "args": {}, "deadline_s": 2.5}'
