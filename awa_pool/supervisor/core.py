@@ -262,7 +262,7 @@ class Supervisor:
                 ]
             case Worn(jobs=jobs) if child.role == WORKER:
                 child.worn = True
-                return self._recycle(place, child, f"{jobs} jobs", now_s)
+                return self._recycle(place, child, f"{jobs} job{'s' * (jobs != 1)}", now_s)
             case AttemptCancelled(_, incarnation, receipt_id, nonce, index) if incarnation in self._children:
                 self.limits.cancelled(incarnation, Attempt(receipt_id, nonce, index), now_s)
             case Stats(figures=figures):

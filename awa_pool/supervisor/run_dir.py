@@ -8,12 +8,14 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from pathlib import Path
 
 from awa_pool.errors import ConfigError
 
 PREFIX = "awa-pool-"
 DRAFT_PREFIX = "awa-draft-"
+DRAFT_S = 3600.0  # after this nobody is still making it
 LOCK = "lock"
 SOCKET_LIMIT_BYTES = 107
 _LONGEST_NAME = "dispatcher.sock"
@@ -100,7 +102,10 @@ def remove_stale(place: Path) -> int:
     removed = 0
     with contextlib.suppress(OSError):
         for entry in os.scandir(place):
-            if entry.name.startswith(PREFIX) and _is_ours(entry) and _is_dead(Path(entry.path)):
+            if not entry.name.startswith((PREFIX, DRAFT_PREFIX)) or not _is_ours(entry):
+                continue
+            is_draft = entry.name.startswith(DRAFT_PREFIX)
+            if _is_old(entry) if is_draft else _is_dead(Path(entry.path)):
                 shutil.rmtree(entry.path, ignore_errors=True)
                 removed += 1
     return removed
@@ -113,6 +118,14 @@ def _is_ours(entry: os.DirEntry[str]) -> bool:
         return False
     private = stat.S_IMODE(facts.st_mode) == 0o700
     return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and private
+
+
+def _is_old(entry: os.DirEntry[str]) -> bool:
+    """A draft is renamed within milliseconds, unless its maker was killed in between."""
+    try:
+        return time.time() - entry.stat(follow_symlinks=False).st_mtime > DRAFT_S
+    except OSError:
+        return False
 
 
 def _is_dead(path: Path) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from awa_pool.errors import ConfigError
 from awa_pool.supervisor.procfs import check_descriptors
-from awa_pool.supervisor.run_dir import PREFIX, SOCKET_LIMIT_BYTES, make_run_dir
+from awa_pool.supervisor.run_dir import DRAFT_PREFIX, PREFIX, SOCKET_LIMIT_BYTES, make_run_dir
 
 
 @pytest.fixture
@@ -34,9 +34,13 @@ def test_what_a_dead_pool_left_is_removed_and_what_lives_or_is_foreign_is_not(sh
     os.close(dead._lock)  # as its process's death would
     foreign = short_root / f"{PREFIX}foreign"
     foreign.mkdir(mode=0o755)
+    fresh, unfinished = short_root / f"{DRAFT_PREFIX}fresh", short_root / f"{DRAFT_PREFIX}unfinished"
+    for draft in (fresh, unfinished):
+        draft.mkdir(mode=0o700)
+    os.utime(unfinished, (0, 0))  # its maker was killed long ago
     new = make_run_dir(str(short_root))
-    assert not dead.path.exists()
-    assert living.path.exists() and foreign.exists()
+    assert not dead.path.exists() and not unfinished.exists()
+    assert living.path.exists() and foreign.exists() and fresh.exists()
     living.remove()
     new.remove()
 
