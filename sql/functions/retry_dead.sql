@@ -5,8 +5,8 @@
 -- A job whose unique key another job holds is refused, with the holder named.
 -- Guard: the row in jobs_dead. Locks: these rows, skip locked; then keys. Errors: AW001, AW002.
 --
--- Goes to the end of its lane and not to jobs_returned, so that very many hold up nobody; but a job that stood in this very
--- transaction's part of the lane already would meet its own tombstone there.
+-- Goes to the end of its lane and not to jobs_returned, so that very many hold up nobody. But not in a transaction that wrote
+-- before: the job may have left a tombstone under the same xid, or been claimed meanwhile by a receipt that spans this xid.
 create or replace function {schema}.retry_dead(
     p_ids bigint[], p_kind text, p_queue text, p_tag text, p_reason text, p_after timestamptz, p_before timestamptz,
     p_from_at timestamptz, p_from_id bigint, p_limit int,
@@ -20,7 +20,7 @@ set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
-    v_begun boolean := pg_current_xact_id_if_assigned() is not null;  -- else it has written nothing so far
+    v_begun boolean := pg_current_xact_id_if_assigned() is not null;
     v_later boolean := coalesce(p_run_at > clock_timestamp(), false);
     v_ids bigint[];
     v_times timestamptz[];
@@ -84,8 +84,7 @@ begin
         select
             g.*, coalesce(p_new_queue, g.queue) as to_queue, coalesce(p_new_priority, g.priority)::smallint as to_priority,
             v_later as later,
-            v_begun and exists (
-                select from tombstones as t where t.job_id = g.job_id and t.txid = pg_current_xact_id()) as again
+            v_begun as again
         from gone as g
     ),
     later as (

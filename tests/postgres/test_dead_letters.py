@@ -388,3 +388,21 @@ def test_whatever_many_sessions_do_at_once_a_job_is_in_one_place_and_never_lost(
     queue.retry_dead()
     assert sorted(a.job_id for a in queue.claim()) == ids
     assert queue.claim() == []
+
+
+@pytest.mark.parametrize("road", ["retried", "promoted"])
+def test_a_job_that_left_its_lane_and_came_back_into_one_receipt_with_both_its_rows_ends_once(
+    queue: Queue, road: str
+) -> None:
+    first, twice, last = (queue.enqueue(args={"n": n}) for n in range(3))
+    queue.rows("select awa_pool.move_to_dead(%s)", twice)
+    due = None if road == "retried" else "2099-01-01T00:00:00Z"
+    assert queue.retry_dead(twice, run_at=due)[0][1] == "done"
+    queue.make_due()
+    queue.promote()
+    attempts = queue.claim()
+    assert [a.job_id for a in attempts] == [first, last, twice]
+    assert len({a.receipt_id for a in attempts}) == 1
+    queue.move(attempts[0])
+    assert queue.finish(*(a.ended("retry", delay_s=0) for a in attempts)) == [("done", "retryable")] * 3
+    assert [_place(queue, each) for each in (first, twice, last)] == ["jobs_deferred"] * 3

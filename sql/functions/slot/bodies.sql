@@ -17,6 +17,8 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
 #variable_conflict use_column
+declare
+    v_buried boolean := exists (select from {schema}.tombstones_{slot});
 begin
     return query
     select c.receipt_id, f.idx, r.job_id, r.queue, abs(r.priority), r.kind, r.args, r.attempt, r.max_attempts,
@@ -49,6 +51,9 @@ begin
                and r.txid = c.to_txid and r.job_id <= c.to_id
             offset 0) as r
      cross join lateral (select r.idx as idx) as f
-     where f.idx is not null and a.mask & (1::bigint << f.idx) <> 0;
+     where f.idx is not null and a.mask & (1::bigint << f.idx) <> 0
+       -- A job that was taken out of its lane and came back stands there twice.
+       and not (v_buried and exists (
+            select from {schema}.tombstones_{slot} as t where t.job_id = r.job_id and t.txid = r.txid));
 end
 $$;
