@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections import Counter, deque
-from dataclasses import replace
+from collections import Counter
 
 from awa_pool.messages import (
-    ActorReplaced,
     AttemptCancelled,
     Drained,
     Fatal,
@@ -16,7 +14,6 @@ from awa_pool.messages import (
     Retire,
     Stats,
     Stop,
-    WorkerGone,
     Worn,
 )
 
@@ -51,13 +48,13 @@ from .events import (
     WorkerMeasured,
 )
 from .limits import Attempt, Limits
+from .news import News
 from .patience import Rules, forgive, overdue
 from .places import SHORT_LIFE_S, Child, Life, Place
 from .recycling import IDLE_GRACE_S, NO_HURRY_S, Recycling
 from .stopping import Stopping
 
 OWN_PAUSE_S = 2.0
-REMEMBER_GONE_S = 60.0
 SAME_SIGNAL_S = 0.5  # `timeout` and some init systems signal the process and then its group: that is one stop
 _OUTER_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
@@ -85,7 +82,7 @@ class Supervisor:
         self._settling = False
         self._results_held = 0  # as the finalizer last said
         self.was_ready = False  # some worker has been ready once
-        self._gone: deque[tuple[float, WorkerGone]] = deque()
+        self._news = News()
         self._recycling = Recycling(rules.max_rss_bytes)
         self._last_s: float | None = None
         self.limits = Limits()
@@ -182,8 +179,7 @@ class Supervisor:
                 out += self._start(place, now_s)
         if self.stopping is not None:
             out += self.stopping.step(self, now_s)
-        while self._gone and self._gone[0][0] < now_s - REMEMBER_GONE_S:
-            self._gone.popleft()
+        self._news.age(now_s)
         return out
 
     def _limits_seen(self, event: LimitsSeen, now_s: float) -> list[Command]:
@@ -286,24 +282,9 @@ class Supervisor:
                 self._settling = True
                 out.append(Settle(dict(facts)))
         elif place.starts > 1:
-            out += self._introduce(child)
+            out += self._news.introduce(child, self.children())
             if self.stopping is not None and child.role == DISPATCHER:
                 out += self.stopping.welcome(child, now_s)
-        return out
-
-    def _introduce(self, child: Child) -> list[Command]:
-        """Tell everybody who speaks to that actor that it is a new one; give a dispatcher the recent deaths."""
-        ready = [
-            other for other in self.children() if other.life is not Life.UNINSTRUCTED and other is not child
-        ]
-        listeners = {DISPATCHER: (WORKER, FINALIZER), FINALIZER: (WORKER, DISPATCHER), MAINTENANCE: ()}[
-            child.role
-        ]
-        out: list[Command] = [
-            Tell(other.incarnation, ActorReplaced(child.role)) for other in ready if other.role in listeners
-        ]
-        if child.role == DISPATCHER:
-            out += [Tell(child.incarnation, account) for _, account in self._gone]
         return out
 
     # --- deaths -------------------------------------------------------------------------------------------------
@@ -317,7 +298,7 @@ class Supervisor:
             child.charged = self.limits.warned(event.incarnation)
         self.limits.forget(event.incarnation)
         self.killed.update({reason for _, _, reason in child.charged})
-        out = self._account(child, event, now_s)
+        out = self._news.died(child, event, self.child_of(DISPATCHER), now_s)
         if child in place.older:
             place.older.remove(child)
             return out
@@ -337,20 +318,6 @@ class Supervisor:
                     self.stopping.lost_results()
             return out
         return out + self._replace(place, child, event, now_s)
-
-    def _account(self, child: Child, event: ChildExited, now_s: float) -> list[Command]:
-        """Tell the dispatcher what a dead worker had started; it may be away, so the news is kept."""
-        if event.account is None or child.disowned:
-            return []
-        account = replace(event.account, charged=child.charged)
-        if child.cut:
-            # Cut by the shutdown: nothing counts as started, so that no attempt is used up.
-            uncounted = [[receipt, completed, completed] for receipt, _, completed in account.started]
-            account = WorkerGone(account.worker, account.incarnation, account.cause, uncounted, account.phase)
-        self._gone.append((now_s, account))
-        dispatcher = self.child_of(DISPATCHER)
-        known = dispatcher is not None and dispatcher.life in (Life.READY, Life.STOPPING)
-        return [Tell(dispatcher.incarnation, account)] if dispatcher is not None and known else []
 
     def _replace(self, place: Place, child: Child, event: ChildExited, now_s: float) -> list[Command]:
         self.restarts[child.role] += 1
@@ -393,7 +360,7 @@ class Supervisor:
             ),
             TakeNewRuntime(),
         ]
-        self._gone.clear()
+        self._news.clear()
         for child in self.children():
             if child.role != MAINTENANCE and not child.killed_for:
                 child.killed_for, child.disowned = "ended with its rescued runtime", True
