@@ -331,7 +331,8 @@ class Supervisor:
         pause_s = place.failed(now_s, why)
         out: list[Command] = [Log("error", f"{child.name} failed to start: {why}; next try in {pause_s:g} s")]
         if place.hopeless and not (place.role == WORKER and self._some_worker_is_ready()):
-            reason = f"{child.name} failed {place.failures} times in a row: {why}"
+            of = f" of {self.rules.app}" if self.rules.app and place.role == WORKER else ""
+            reason = f"{child.name}{of} failed {place.failures} times in a row: {why}"
             out += self._give_up(reason, ExitStatus.FAILED, now_s)
         return out
 

@@ -101,6 +101,7 @@ def _run(
 ) -> int:
     rules = Rules(
         workers=workers,
+        app=app.title,
         boot_timeout_s=config.boot_timeout_s,
         drain_timeout_s=config.drain_timeout_s,
         frozen_s=config.stale_s,

@@ -16,6 +16,8 @@ class Rules:
     """The bounds a supervisor keeps."""
 
     workers: int
+    app: str = ""
+    """What workers have to import, for the reason of an end."""
     boot_timeout_s: float = 30.0
     drain_timeout_s: float = 25.0
     silence_s: float = SILENCE_S

@@ -404,3 +404,22 @@ def test_an_actor_that_is_stopped_while_it_boots_is_noticed_within_seconds() -> 
     rig.feed(ev.ChildrenStopped(frozenset({dispatcher.incarnation})))
     rig.wait(6.0)
     assert killed(rig.commands) == [dispatcher.incarnation]
+
+
+def test_workers_that_never_become_ready_end_the_pool_with_the_name_of_the_app() -> None:
+    """B005."""
+    rig = Rig(workers=1, boot_timeout_s=2.0, app="shop.jobs:client")
+    for role in ev.ACTORS:
+        rig.ready(role)
+    for _ in range(MOST_FAILURES):
+        child = rig.child("worker", 1)
+        rig.wait(2.6)
+        rig.alive()
+        assert child.killed_for == "was not ready after 2 s"
+        rig.dies(child, signal=signal.SIGKILL)
+        for _ in range(80):
+            if rig.core.stopping is None and rig.core.workers()[0].child is None:
+                rig.live(0.5)
+    assert rig.core.gave_up == (
+        f"worker 1 of shop.jobs:client failed {MOST_FAILURES} times in a row: was not ready after 2 s"
+    )
