@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 
-from .procfs import below, parent_of
+from .procfs import below, descendants, parent_of
 
 _ROUNDS = 3  # a process may fork while it is looked for
 
@@ -21,7 +21,7 @@ def kill_family(leader: int) -> None:
         if os.getpgid(leader) != leader:
             os.kill(leader, signal.SIGKILL)
             return
-        held = _hold(leader)  # first: the dead have no children by which to find them
+        held = _hold(descendants(leader))  # first: the dead have no children by which to find them
         os.killpg(leader, signal.SIGKILL)
         _kill_held(held)
 
@@ -29,7 +29,7 @@ def kill_family(leader: int) -> None:
 def kill_orphans(leader: int) -> None:
     """SIGKILL what is left in the session of a worker that has died, and below it; Linux only."""
     for _ in range(_ROUNDS):
-        held = _hold(leader)
+        held = _hold(below(leader))
         if not held:
             return
         _kill_held(held)
@@ -42,10 +42,10 @@ def terminate_group(leader: int) -> None:
             os.killpg(leader, signal.SIGTERM)
 
 
-def _hold(leader: int) -> list[int]:
-    """Open descriptors of all below `leader`, each certain to be the process that was seen there."""
+def _hold(seen: dict[int, int]) -> list[int]:
+    """Open descriptors of processes seen with those parents, each certain to be that very process."""
     held: list[int] = []
-    for pid, parent in below(leader).items():
+    for pid, parent in seen.items():
         with contextlib.suppress(
             OSError
         ):  # gone, or no descriptors left: then only the group's kill reaches it

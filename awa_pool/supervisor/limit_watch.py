@@ -38,7 +38,7 @@ class LimitWatch:
 
     def look(self, now_s: float) -> Iterator[LimitsSeen]:
         """Yield what each page shows that matters; take the time of each event anew, as looking takes a while."""
-        began_s = time.monotonic()
+        began_s = time.process_time()
         handles = [handle for handle in self._fleet.handles() if handle.role == WORKER]
         self._started = {each.incarnation: self._started.get(each.incarnation, 0) for each in handles}
         for handle in handles:
@@ -54,7 +54,7 @@ class LimitWatch:
                 held = tuple(map(_held, running))
                 yield LimitsSeen(handle.incarnation, held, alone=len(running) < 2)
         pause_s = OFTEN_S if now_s - self._lately_s < LATELY_S else SELDOM_S
-        self._next_s = now_s + max(pause_s, SHARE * (time.monotonic() - began_s))
+        self._next_s = now_s + max(pause_s, SHARE * (time.process_time() - began_s))
 
     def shows(self, incarnation: str, attempts: tuple[Attempt, ...], *, alone: bool = False) -> bool:
         """Say whether that worker's page still shows one of these attempts (and, if `alone`, no other)."""

@@ -115,6 +115,22 @@ def parent_of(pid: int) -> int:
     return int(fields[1]) if fields else 0
 
 
+def descendants(leader: int) -> dict[int, int]:
+    """Return the processes below a living one, each with its parent; quicker than `below`, which looks at all there are."""
+    if not os.path.exists("/proc/thread-self/children"):  # the kernel was built without
+        return below(leader)
+    found: dict[int, int] = {}
+    todo = [leader]
+    while todo:
+        parent = todo.pop()
+        with contextlib.suppress(OSError):  # gone meanwhile
+            for thread in os.listdir(f"/proc/{parent}/task"):
+                text = Path(f"/proc/{parent}/task/{thread}/children").read_text(encoding="ascii")
+                found |= dict.fromkeys(map(int, text.split()), parent)
+                todo += map(int, text.split())
+    return found
+
+
 def below(leader: int) -> dict[int, int]:
     """Return the living processes that `leader` has started, those of its session included, each with its parent."""
     parents: dict[int, int] = {}
