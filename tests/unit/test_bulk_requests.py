@@ -98,7 +98,6 @@ def test_options_of_one_item_do_not_reach_the_next():
     [
         (Resize(2**64), "args.n"),
         (Resize(float("nan")), "args.n"),
-        (Resize(2**64), "args.n"),
         (Resize([{"a": "\0"}]), "args.n[0].a"),
         (Resize(object()), "args.n"),
         (({}, {"kind": "k", "priority": 9}), "priority"),
