@@ -32,7 +32,7 @@ def rest(job_id: int, s: float, then: str = "") -> bytes:
 def test_a_mixed_app_registers_two_lanes_with_their_kinds(rig: Rig) -> None:
     worker = rig.start(concurrency=20)
     lanes = {hello.lane: (hello.capacity, hello.kinds) for hello in rig.heard(WorkerReady, worker)}
-    assert lanes == {"sync": (1, ["noop"]), "async": (20, ["rest"])}
+    assert lanes == {"sync": (1, ["noop", "awa:outcome"]), "async": (20, ["rest"])}
 
 
 def test_async_attempts_overlap_up_to_the_concurrency_and_come_as_they_end(rig: Rig) -> None:
