@@ -44,10 +44,8 @@ begin
                array_agg(p.job_id order by p.job_id) as ids, array_agg(p.kind order by p.job_id) as kinds,
                array_agg(p.run_lease + 1 order by p.job_id) as leases, count(*)::int as n,
                sum(pg_column_size(p.args)) as size,
-               array_agg(p.unique_key) filter (where p.unique_key is not null) as keys,
-               array_agg(p.unique_states::int) filter (where p.unique_key is not null) as key_masks,
-               array_agg(p.place) filter (where p.unique_key is not null) as key_places,
-               array_agg(p.job_id) filter (where p.unique_key is not null) as key_ids,
+               array_agg(row(p.place, p.job_id, p.unique_key, p.unique_states)::{schema}.keyed_job)
+                   filter (where p.unique_key is not null) as keyed,
                array_agg(concat('[', p.job_id, ',', to_json(p.kind), ',', p.args, ',', p.attempt + 1, ',',
                     p.run_lease + 1, ',', p.max_attempts, ',',
                     case when p.snoozes = 0
@@ -61,16 +59,12 @@ begin
                 job_ids, leases, n, runtime_id, request_id, keyed, yields)
         select v_slot, p.receipt_id, p.nonce, p_queue, -p.priority, v_txid, p.ids[1], v_txid, p.ids[p.n],
                p.ids, p.leases, p.n, p_runtime, p_request,
-               case when p.keys is not null
-                    then {schema}.key_bits(p.key_places, p.key_masks, 1, p.n, false) end,
-               case when p.keys is not null
-                    then {schema}.key_bits(p.key_places, p.key_masks, 1, p.n, true) end
+               case when p.keyed is not null then {schema}.key_bits(p.keyed, 1, p.n) end,
+               case when p.keyed is not null then {schema}.yield_keys(p.keyed, 1, p.n, true) end
           from piece as p
     )
     select v_slot::int, p.receipt_id, p.nonce, p.priority::int, p.ids, p.kinds, p.bodies,
            (sum(p.size) over ())::bigint
-      from piece as p
-     where p.keys is null or {schema}.yield_keys(p.keys, p.key_masks, p.key_ids) >= 0
-     order by p.priority, p.piece;
+      from piece as p order by p.priority, p.piece;
 end
 $$;

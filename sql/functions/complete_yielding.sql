@@ -1,6 +1,6 @@
 -- complete_yielding(slots, receipts, nonces, masks) -> per receipt: done, stale, busy of those attempts among these whose
 -- completion changes who holds their job's unique key. The part of complete that sees to keys first.
--- Arrow: running -> completed. Guard, locks, errors: as end_attempts.
+-- Arrow: running -> completed. Guard, locks, errors: as end_attempts; AW006 for a slot that is none.
 create or replace function {schema}.complete_yielding(
     p_slots int[], p_receipts bigint[], p_nonces bigint[], p_masks bigint[]
 ) returns table(receipt_id bigint, nonce bigint, done bigint, stale bigint, busy bigint)
@@ -36,6 +36,7 @@ begin
             into v
             from yielding_{slot}(g.receipts, g.nonces, g.masks) as y;
 {end_slot}
+        else raise exception 'no slot is called %', g.slot using errcode = 'AW006';
         end case;
         v_slots := v_slots || v.slots;
         v_receipts := v_receipts || v.receipts;

@@ -74,10 +74,8 @@ begin
             select count(*)::int as n, max(r.size)::bigint as size, max(r.run_lease) as used_leases,
                    array_agg(r.job_id) as ids, array_agg(r.txid) as txids, array_agg(r.kind) as kinds,
                    array_agg(r.run_lease + 1) as leases,
-                   array_agg(r.unique_key) filter (where r.unique_key is not null) as keys,
-                   array_agg(r.unique_states::int) filter (where r.unique_key is not null) as key_masks,
-                   array_agg(r.place) filter (where r.unique_key is not null) as key_places,
-                   array_agg(r.job_id) filter (where r.unique_key is not null) as key_ids,
+                   array_agg(row(r.place, r.job_id, r.unique_key, r.unique_states)::{schema}.keyed_job)
+                       filter (where r.unique_key is not null) as keyed,
                    array_agg(concat('[', r.job_id, ',', to_json(r.kind), ',', r.args, ',', r.attempt + 1, ',',
                         r.run_lease + 1, ',', r.max_attempts, ',',
                         case when r.snoozes = 0
@@ -89,9 +87,7 @@ begin
         ), piece as (
             select nextval('{schema_text}.receipt_id_seq') as receipt_id,
                    hashtextextended(gen_random_uuid()::text, 0) as nonce,
-                   i.low, i.high,
-                   case when t.keys is not null and i.low = 1 and p_runtime is not null  -- else it goes back at once
-                        then {schema}.yield_keys(t.keys, t.key_masks, t.key_ids) end as yielded
+                   i.low, i.high
               from taken as t
              cross join lateral (
                     select i * p_chunk + 1 as low, least((i + 1) * p_chunk, t.n) as high
@@ -116,10 +112,9 @@ begin
                    t.txids[p.high], t.ids[p.high], t.ids[p.low:p.high],
                    case when t.used_leases > 0 then t.leases[p.low:p.high] end, p.high - p.low + 1,
                    p_runtime, p_request,
-                   case when t.keys is not null
-                        then {schema}.key_bits(t.key_places, t.key_masks, p.low, p.high, false) end,
-                   case when t.keys is not null
-                        then {schema}.key_bits(t.key_places, t.key_masks, p.low, p.high, true) end
+                   case when t.keyed is not null then {schema}.key_bits(t.keyed, p.low, p.high) end,
+                   case when t.keyed is not null
+                        then {schema}.yield_keys(t.keyed, p.low, p.high, p_runtime is not null) end
               from piece as p, taken as t
         ), window_row as (
             insert into {schema}.cursor_windows (prev, cur)
