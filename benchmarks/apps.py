@@ -40,6 +40,15 @@ class Ping:
     sent_ns: int
 
 
+@dataclass
+class Stage:
+    """A job that stages an empty job into `queue`."""
+
+    i: int
+    payload: str
+    queue: str
+
+
 @client.task(Noop, queue=QUEUE)
 def noop(job: Job[Noop]) -> None:
     """Do nothing."""
@@ -55,6 +64,12 @@ def burning(job: Job[Burn]) -> None:
 def ping(job: Job[Ping]) -> None:
     """Ring the benchmark's bell."""
     _bells[0].ring(job.args.sent_ns)
+
+
+@client.task(Stage, queue=QUEUE)
+def stage(job: Job[Stage]) -> None:
+    """Stage one follow-up."""
+    job.enqueue_on_completion(Noop(job.args.i, job.args.payload), queue=job.args.queue)
 
 
 @client.process_start

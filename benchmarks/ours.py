@@ -78,6 +78,10 @@ class Database:
         """Let claims go on; returns the server's time just before."""
         return self.one("resume", queue=QUEUE)[0]
 
+    def backends(self) -> dict[int, str]:
+        """Return the server's processes for this database, each with the name that its client gave it."""
+        return dict(self.conn.execute(text("backends")).fetchall())
+
     def completed(self, since: Any) -> tuple[int, float]:
         """Return how many jobs have completed since then, and after how many seconds the last did."""
         jobs, took_s = self.one("completed", since=since)

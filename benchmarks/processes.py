@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -36,6 +37,36 @@ def cpu_s(*roots: int) -> float:
             with contextlib.suppress(OSError):
                 ticks += sum(int(field) for field in _fields(pid)[_FIRST_TIME:_LAST_TIME])
     return ticks / _TICKS_PER_S
+
+
+def cpu_by_role(root: int, backends: Mapping[int, str]) -> dict[str, float]:
+    """Return the CPU seconds of a pool's processes by what they are, and of the server's `backends` (pid -> what for)."""
+    found: dict[str, float] = {}
+    for pid in tree(root):
+        with contextlib.suppress(OSError):
+            title = (
+                Path(f"/proc/{pid}/cmdline")
+                .read_bytes()
+                .replace(b"\0", b" ")
+                .decode(errors="replace")
+                .strip()
+            )
+            role = (
+                title.removeprefix("awa-pool: ").split(" ")[0]
+                if title.startswith("awa-pool: ")
+                else "supervisor"
+            )
+            found[role] = found.get(role, 0.0) + _scheduled_s(pid)
+    for pid, purpose in backends.items():
+        with contextlib.suppress(OSError):
+            role = f"postgres of {purpose}"
+            found[role] = found.get(role, 0.0) + _scheduled_s(pid)
+    return found
+
+
+def _scheduled_s(pid: int) -> float:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int(Path(task, "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
 def descriptors(pid: int) -> int:
