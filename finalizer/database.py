@@ -9,7 +9,9 @@ from typing import Any
 import orjson
 
 from awa_pool.events import StoreIsBack, StoreLost, StoreSaysNo, reason_of, trouble_of
+from awa_pool.store import statements as do
 from awa_pool.store.staged import EndedStaged, finish_staged
+from awa_pool.store.statements import Call
 from awa_pool.store.store import Store
 from awa_pool.store.threads import StoreAnswered, StoreBack, StoreFailed, StoreThread
 from awa_pool.store.threads import StoreLost as ConnectionLost
@@ -60,7 +62,7 @@ class Database:
 
         def call(store: Store) -> tuple[Any, float]:
             began_s = time.monotonic()
-            return self._call(store, command), time.monotonic() - began_s
+            return store.run(call_of(command, self._runtime_id)), time.monotonic() - began_s
 
         self._thread_for(command).submit(call, command)
 
@@ -71,18 +73,6 @@ class Database:
                 self._lanes[lane] = self._open_lane(f"staged {lane + 1}")
             return self._lanes[lane]
         return self._completing if isinstance(command, Complete) else self._finishing
-
-    def _call(self, store: Store, command: Command) -> Any:
-        match command:
-            case Complete(slots, receipts, nonces, masks):
-                return store.complete(slots, receipts, nonces, masks)
-            case Finish(items):
-                return store.finish(orjson.dumps(items))
-            case FinishStaged(_, ends, patient):
-                return finish_staged(store, ends, PATIENCE_MS if patient else HASTE_MS)
-            case LookUp():
-                return store.open_attempts(self._runtime_id)
-        raise TypeError(f"{type(command).__name__} is no call to the database")
 
     @staticmethod
     def event(answer: Any) -> Event | None:
@@ -110,6 +100,20 @@ class Database:
             case StoreBack():
                 return StoreIsBack()
         return None
+
+
+def call_of(command: Command, runtime_id: str) -> Call[Any]:
+    """Return what a command asks of the database."""
+    match command:
+        case Complete(slots, receipts, nonces, masks):
+            return do.complete(slots, receipts, nonces, masks)
+        case Finish(items):
+            return do.finish(orjson.dumps(items))
+        case FinishStaged(_, ends, patient):
+            return finish_staged(ends, PATIENCE_MS if patient else HASTE_MS)
+        case LookUp():
+            return do.open_attempts(runtime_id)
+    raise TypeError(f"{type(command).__name__} is no call to the database")
 
 
 def _staged_answer(end: EndedStaged | Exception) -> StagedRow | StagedNo:

@@ -11,7 +11,6 @@ from awa_pool.errors import StoreError, StoreRefused
 
 from .sqlstates import error_of
 from .statements import Call
-from .store import Store
 
 
 class EndedStaged(NamedTuple):
@@ -24,8 +23,8 @@ class EndedStaged(NamedTuple):
 
 
 def finish_staged(
-    store: Store, ends: Sequence[tuple[dict[str, Any], bytes]], patience_ms: int
-) -> list[EndedStaged | StoreError]:
+    ends: Sequence[tuple[dict[str, Any], bytes]], patience_ms: int
+) -> Call[list[EndedStaged | StoreError]]:
     """End attempts with their follow-ups; an answer or an error for each, in order.
 
     An end is an item of `finish` and a JSON array of items of `enqueue_many`. A key that another session holds is
@@ -34,7 +33,7 @@ def finish_staged(
     text = b",".join(
         b'{"end":%s,"follow_ups":%s}' % (orjson.dumps(end), follow_ups) for end, follow_ups in ends
     )
-    return store.run(Call("finish_staged", {"ends": f"[{text.decode()}]", "patience_ms": patience_ms}, _read))
+    return Call("finish_staged", {"ends": f"[{text.decode()}]", "patience_ms": patience_ms}, _read)
 
 
 def _read(rows: list[Any]) -> list[EndedStaged | StoreError]:
