@@ -47,8 +47,14 @@ alter table {schema}.slots add column keys_to bigint not null default -922337203
 create index leases_keyed on {schema}.leases (receipt_id, idx) where unique_key is not null;
 
 -- How long an attempt of the job may take; null: as long as its task or queue says.
+-- One constraint, of what could keep a claim from counting on, no more: its text is read anew for every statement (25 µs of
+-- a single enqueue's 55, and now 11). The functions that put jobs in know the other bounds. Null passes a check.
 alter table {schema}.jobs_ready
-    add constraint jobs_ready_deadline check (deadline_s is null or deadline_s between 0.01 and 31536000);
+    drop constraint jobs_ready_is_sound,
+    add constraint jobs_ready_is_sound check (
+        octet_length(kind) < 801 and octet_length(queue) < 801 and abs(priority) between 1 and 4
+        and attempt between 0 and 32000 and run_lease between 0 and 4611686018427387904 and snoozes >= 0
+        and max_attempts between 1 and 1000 and deadline_s between 0.01 and 31536000);
 
 -- The oldest schema version whose release may still work on this schema: pools of that release go on while it is upgraded.
 alter table {schema}.meta add column works_from int not null default 1;
