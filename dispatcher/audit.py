@@ -25,6 +25,9 @@ SOON_S = 1.0
 NO_AUDIT = 0
 """The number under which a lane is asked when it has only just greeted: so it knows that it was heard."""
 TAKES_AT_MOST_S = 30.0
+PATIENCE_S = 10.0
+"""So long after its start a dispatcher waits for a worker that has not greeted: one that is stopped, and goes on, would run what
+others have been given by then. One that stays away is replaced meanwhile, and then all have greeted."""
 LOST = {"error": "the result of this attempt was lost within the pool", "type": "ResultLost"}
 
 Suspects = dict[int, int]
@@ -66,6 +69,7 @@ class Audit:
         self.number = 0
         self.due_s = 0.0
         self.recovered = False
+        self._patient_until_s = 0.0
         self._began_s: float | None = None
         self.asked_s = 0.0
         self.asking = 0
@@ -136,6 +140,7 @@ class Audit:
     def _recover(self, merged: dict[int, Found]) -> None:
         desk = self._desk
         self.recovered = True
+        self._patient_until_s = desk.now_s + PATIENCE_S
         jobs = 0
         for found in merged.values():
             if desk.books.enter_open(found, found.open_mask, desk.now_s) is not None:
@@ -162,6 +167,7 @@ class Audit:
         desk = self._desk
         seen: Suspects = {}
         returned = receipts = 0
+        patient = desk.now_s < self._patient_until_s and not self._all_spoke()
         for receipt_id, found in merged.items():
             known = desk.books.get(receipt_id)
             adrift = found.open_mask & ~(known.open & ~known.adrift if known is not None else 0)
@@ -176,7 +182,7 @@ class Audit:
                     self.adopt(lane, {receipt_id: held[receipt_id]})
             adrift = receipt.adrift
             twice = adrift & self._adrift.get(receipt_id, 0) & ~self._begun.get(receipt_id, 0)
-            if twice:
+            if twice and not patient:
                 returned += desk.end(receipt, twice, Outcome.RETURN).bit_count()
                 receipts += 1
             if receipt.adrift:
@@ -190,9 +196,11 @@ class Audit:
 
     def soon_after_all_spoke(self) -> None:
         """With every worker heard, a second look need not wait for the next turn."""
-        known = {lane.worker for lane in self._desk.lanes}
-        if self._adrift and len(known) >= self._desk.settings.workers:
+        if self._adrift and self._all_spoke():
             self.soon()
+
+    def _all_spoke(self) -> bool:
+        return len({lane.worker for lane in self._desk.lanes}) >= self._desk.settings.workers
 
     # --- the lanes' side -----------------------------------------------------------------------------------
 

@@ -109,3 +109,29 @@ def test_what_a_silent_worker_runs_is_not_given_back_by_a_new_dispatcher() -> No
     world.say_ready(lane)
     world.settle()
     assert list(world.ended.values()) == [1]
+
+
+def test_what_a_stopped_worker_holds_waits_for_it_a_while_after_a_restart_of_the_dispatcher() -> None:
+    world = World(Settings("d1", (("default", None),), workers=2, audit_s=1.0), 2)
+    lanes = [world.start_worker(number) for number in (1, 2)]
+    while world.deliver() | world.answer() | world.finalize():
+        pass
+    assert all(lane.inbox or lane.waiting for lane in lanes)
+    stopped = lanes[1]
+    world.restart_dispatcher()
+    world.to_dispatcher = type(world.to_dispatcher)(
+        heard for heard in world.to_dispatcher if getattr(heard, "peer", None) != stopped.peer
+    )
+    for _ in range(4):
+        world.tick(1.5)
+        while world.deliver() | world.answer() | world.finalize():
+            pass
+    assert world.core.audit.healed == 0  # it may go on: then it runs what it holds
+    for _ in range(5):
+        world.tick(2.0)
+        while world.deliver() | world.answer() | world.finalize():
+            pass
+    assert world.core.audit.healed > 0  # it stays away
+    world.say_ready(stopped)
+    world.settle()
+    assert all(count == 1 for count in world.ended.values()) and len(world.ended) == 2
