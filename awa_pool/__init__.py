@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .errors import ConfigError as ConfigError
     from .errors import DeadlineExceeded as DeadlineExceeded
     from .errors import DecodeError as DecodeError
+    from .errors import FollowUpFailed as FollowUpFailed
     from .errors import JobCancelled as JobCancelled
     from .errors import JobNotFound as JobNotFound
     from .errors import PayloadTooLarge as PayloadTooLarge
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "client": ("AsyncClient", "Client"),
     "errors": (
-        "AwaError", "BootFailed", "ConfigError", "DeadlineExceeded", "DecodeError", "JobCancelled",
-        "JobNotFound", "PayloadTooLarge", "RegistrationError", "SchemaMismatch", "StagingError", "StoreConflict",
+        "AwaError", "BootFailed", "ConfigError", "DeadlineExceeded", "DecodeError", "FollowUpFailed",
+        "JobCancelled", "JobNotFound", "PayloadTooLarge", "RegistrationError", "SchemaMismatch", "StagingError", "StoreConflict",
         "StoreError", "StoreRefused", "StoreUnavailable", "TerminalError", "TransitionRefused",
         "UniqueConflict", "ValidationError",
     ),

@@ -11,11 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from . import validation as gate
-from .administration import Administration, AsyncAdministration
 from .body import INT64
+from .cancelling import AsyncCancelling, Cancelling
 from .declarations import Declarations
 from .errors import ValidationError
-from .inserting import CopyLoad, cancel_by_key_call, documents, held, note_skips, put_call
+from .inserting import CopyLoad, documents, held, note_skips, put_call
 from .job import JobRow
 from .requests import InsertRequest, chunks_of
 from .states import State
@@ -33,7 +33,7 @@ PAGE_JOBS = 1000
 _opening = threading.Lock()
 
 
-class Client(Administration):
+class Client(Cancelling):
     """Puts jobs into the queue and looks after them, from synchronous code; may be shared between threads.
 
     With `conn=` a method uses the caller's psycopg connection inside the caller's transaction, and never commits it.
@@ -136,30 +136,6 @@ class Client(Administration):
         """Return jobs, newest first, at most `limit` (to 1000); page on with `before_id`, the last id seen."""
         return self._run(_list_call(state, queue, kind, limit, before_id), conn)
 
-    def cancel(self, job_id: int, *, conn: Conn | None = None) -> State:
-        """Cancel a job; returns its new state. A running attempt can no longer change it.
-
-        Errors: JobNotFound; TransitionRefused when the job has ended.
-        """
-        from .store import statements as do
-
-        return State(self._run(do.cancel(_checked_id(job_id)), conn))
-
-    def cancel_by_unique_key(
-        self,
-        kind: str,
-        *,
-        queue: str | None = None,
-        args: Any = None,
-        by_period: int | timedelta | None = None,
-        conn: Conn | None = None,
-    ) -> int | None:
-        """Cancel the job that holds the key of exactly these parts; returns its id, or None where none is live.
-
-        Give `queue` for jobs put in with by_queue, `args` unless they were with by_args=False.
-        """
-        return self._run(cancel_by_key_call(kind, queue, args, by_period), conn)
-
     def retry(self, job_id: int, *, conn: Conn | None = None) -> State:
         """Make a failed, cancelled, retryable or scheduled job available now; returns its new state.
 
@@ -221,7 +197,7 @@ class Client(Administration):
         return pool.run(call)
 
 
-class AsyncClient(AsyncAdministration):
+class AsyncClient(AsyncCancelling):
     """The same as `Client` for asynchronous code: same names, same arguments, awaited."""
 
     async def insert(
@@ -304,24 +280,6 @@ class AsyncClient(AsyncAdministration):
     ) -> list[JobRow]:
         """Return jobs, newest first. See `Client.list_jobs`."""
         return await self._run(_list_call(state, queue, kind, limit, before_id), conn)
-
-    async def cancel(self, job_id: int, *, conn: AsyncConn | None = None) -> State:
-        """Cancel a job; returns its new state. See `Client.cancel`."""
-        from .store import statements as do
-
-        return State(await self._run(do.cancel(_checked_id(job_id)), conn))
-
-    async def cancel_by_unique_key(
-        self,
-        kind: str,
-        *,
-        queue: str | None = None,
-        args: Any = None,
-        by_period: int | timedelta | None = None,
-        conn: AsyncConn | None = None,
-    ) -> int | None:
-        """Cancel the job that holds the key of exactly these parts. See `Client.cancel_by_unique_key`."""
-        return await self._run(cancel_by_key_call(kind, queue, args, by_period), conn)
 
     async def retry(self, job_id: int, *, conn: AsyncConn | None = None) -> State:
         """Make a job available now; returns its new state. See `Client.retry`."""

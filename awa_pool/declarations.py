@@ -116,6 +116,24 @@ class Declarations:
         stale_heartbeat, deadline_exceeded or expired_callback."""
         return self._spec(target, Trigger.RESCUED, function)
 
+    def on_event(self, args_type: Any) -> Callable[[F], F]:
+        """Register who is told of the jobs of a task, by its args type: `function(event)`, after the commit, at most once.
+
+        The events stand in `awa_pool.hooks` (docs/hooks.md). Errors: RegistrationError.
+        """
+        return self._event_hook(args_type)
+
+    def on_event_kind(self, kind: str) -> Callable[[F], F]:
+        """Register who is told of the jobs of a kind, by its name; as `on_event`."""
+        return self._event_hook(kind)
+
+    def _event_hook(self, target: Any) -> Callable[[F], F]:
+        def register(function: F) -> F:
+            self.registry.triggers.add_hook(target, function)
+            return function
+
+        return register
+
     def _spec(self, target: Any, trigger: Trigger, function: Any) -> Any:
         def register(spec: F) -> F:
             self.registry.triggers.add_spec(target, trigger, spec)

@@ -13,6 +13,7 @@ AwaError
 ├── UniqueConflict         another job holds the unique key: carries its id
 ├── JobNotFound            no job has that id
 ├── TransitionRefused      the job's state does not allow that action
+├── FollowUpFailed         what an app registered for a cancel failed, so the job is not cancelled: names it
 ├── WireError              a message between processes is malformed
 │   └── UnknownMessage     a message has a type nobody registered
 ├── DeadlineExceeded       raised in a handler whose deadline has passed: clean up and end
@@ -92,6 +93,14 @@ class JobNotFound(AwaError):
 
 class TransitionRefused(AwaError):
     """The job's present state does not allow that action."""
+
+
+class FollowUpFailed(AwaError):
+    """What the app registered for a cancelled job failed, so nothing has changed; `spec` names the function, if it was one."""
+
+    def __init__(self, message: str, *, spec: str | None = None) -> None:
+        super().__init__(message)
+        self.spec = spec
 
 
 class WireError(AwaError):

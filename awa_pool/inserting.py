@@ -81,15 +81,12 @@ def note_skips(client: Declarations, count: int, holder: int | None = None) -> N
         _log.debug("unique.skipped", extra={"jobs": count, "holder": holder})
 
 
-def cancel_by_key_call(kind: str, queue: str | None, args: Any, by_period: Any) -> Call[int | None]:
-    """Return the call that cancels who holds the key made of exactly these parts."""
-    from .store import unique as do
-
+def key_to_cancel(kind: str, queue: str | None, args: Any, by_period: Any) -> bytes:
+    """Return the unique key made of exactly these parts."""
     period = checked_period(by_period, "by_period")
-    key = key_of(
+    return key_of(
         gate.checked_kind(kind),
         None if queue is None else gate.checked_queue(queue),
         None if args is None else gate.args_json(args),
         bucket_of(period, time.time()),
     )
-    return do.cancel_by_key(key)

@@ -34,7 +34,7 @@ from .pool import (
 )
 from .sqlstates import translate
 from .statements import Call
-from .store import query_text
+from .store import needs_begin, query_text
 
 T = TypeVar("T")
 AsyncConn = psycopg.AsyncConnection[Any]
@@ -63,6 +63,17 @@ class AsyncStore:
         except psycopg.Error as problem:
             raise translate(problem, self.schema, self.secrets) from None
         return call.read(rows)
+
+    @contextlib.asynccontextmanager
+    async def undone_if_it_fails(self) -> AsyncIterator[None]:
+        """As `Store.undone_if_it_fails`."""
+        if needs_begin(self.conn):
+            await self.run(do.prove_alive())
+        try:
+            async with self.conn.transaction():
+                yield
+        except psycopg.Error as problem:
+            raise translate(problem, self.schema, self.secrets) from None
 
 
 async def connect_async(dsn: str, schema: str = "awa_pool", role: str = "client") -> AsyncStore:

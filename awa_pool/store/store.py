@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from awa_pool import sqlfiles
@@ -25,6 +27,16 @@ Conn = psycopg.Connection[Any]
 def query_text(name: str, schema: str) -> bytes:
     """Return the text of a statement, rendered once per schema."""
     return sqlfiles.query(name, schema).encode()
+
+
+def is_in_transaction(conn: psycopg.BaseConnection[Any]) -> bool:
+    """Say whether what is done now is kept only if somebody else commits."""
+    return not conn.autocommit or conn.info.transaction_status != TransactionStatus.IDLE
+
+
+def needs_begin(conn: psycopg.BaseConnection[Any]) -> bool:
+    """Say whether the caller's transaction has yet to begin: `transaction()` would take it for its own, and commit it."""
+    return not conn.autocommit and conn.info.transaction_status == TransactionStatus.IDLE
 
 
 class Store:
@@ -55,6 +67,17 @@ class Store:
         except psycopg.Error as problem:
             raise translate(problem, self.schema, self.secrets) from None
         return call.read(rows)
+
+    @contextlib.contextmanager
+    def undone_if_it_fails(self) -> Iterator[None]:
+        """Keep all or nothing of what is done inside: a transaction of its own, or a savepoint in one that is open."""
+        if needs_begin(self.conn):
+            self.run(do.prove_alive())
+        try:
+            with self.conn.transaction():
+                yield
+        except psycopg.Error as problem:
+            raise translate(problem, self.schema, self.secrets) from None
 
     @property
     def usable(self) -> bool:

@@ -30,7 +30,7 @@ def outcome_task(registry: Registry) -> Task:
     def evaluate(job: Job[dict[str, Any]]) -> object:
         try:
             _evaluate(registry, job)
-        except Exception as problem:  # noqa: BLE001 (user code)
+        except Exception as problem:
             if job.attempt < job.max_attempts:
                 raise
             cause = getattr(problem, "cause", problem)

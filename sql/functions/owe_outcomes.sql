@@ -14,8 +14,9 @@ as $$
 declare
     v_wanted jsonb;  -- kind -> the outcomes that any pool of the last day waits for
     v_count int;
+    v_told text := current_setting('awa.outcomes_told', true);  -- 'specs': only hooks are to hear of it; 'yes': nobody
 begin
-    if coalesce(current_setting('awa.outcomes_told', true), '') = 'yes' then
+    if v_told = 'yes' then
         return 0;
     end if;
     select jsonb_object_agg(w.kind, w.outcomes) into v_wanted
@@ -39,6 +40,7 @@ begin
             'priority', abs(o.priority), 'attempt', o.attempt, 'max_attempts', o.max_attempts, 'run_lease', o.run_lease,
             'metadata', o.metadata, 'tags', o.tags, 'ordering_key', o.ordering_key, 'snoozes', o.snoozes,
             'error', coalesce(o.errors -> -1 ->> 'error', o.reason), 'reason', o.reason, 'cause', o.cause,
+            'specs_told', coalesce(v_told = 'specs', false),
             'next_run_at', (select d.run_at from jobs_deferred as d where d.job_id = o.job_id and o.code in (2, 7)))
     from (
         select
