@@ -1,0 +1,109 @@
+"""An attempt that ends in this process exactly as it would in a worker: the same endings, specs and poisoning."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from awa_pool.messages import AttemptsEnded
+from awa_pool.registry import Registry, Task, kind_of
+from awa_pool.worker import owed
+from awa_pool.worker.core import Flush, LaneCore, Piece, ToFinalizer
+from awa_pool.worker.endings import Endings, leave_out_our_frame
+
+APP = "under test"
+Handled = tuple[object, BaseException | None]
+
+
+def view_of(registry: Registry, *tasks: Task) -> Registry:
+    """Return a registry with further tasks, or others in their place; the app's own stays as it is."""
+    view = Registry()
+    view.__dict__.update(registry.__dict__)
+    view.tasks = {**registry.tasks, **{task.kind: task for task in tasks}}
+    view.tasks[owed.KIND] = owed.outcome_task(view)
+    return view
+
+
+def endings_of(registry: Registry) -> Endings:
+    """Return what resolves outcomes for this app."""
+    return Endings(registry, APP, Random())
+
+
+def kind_named(registry: Registry, what: Any, kind: str | None = None) -> str:
+    """Return the kind that a test means by an args type, args or a name. Errors: TypeError."""
+    if kind is not None:
+        return kind
+    if isinstance(what, str):
+        return what
+    args_type = what if isinstance(what, type) else type(what)
+    if args_type is dict:
+        raise TypeError("a plain dict does not say what it is for: give kind='…'")
+    task = registry.by_type.get(args_type)
+    if task is not None:
+        return task.kind
+    rivals = [task.kind for task in registry.tasks.values() if task.args_type is args_type]
+    if rivals:
+        raise TypeError(f"{args_type.__name__} belongs to {', '.join(rivals)}: give kind='…'")
+    return kind_of(args_type.__name__)
+
+
+def task_with(registry: Registry, kind: str, args_type: Any, handler: Callable[[Any], Any]) -> Task:
+    """Return the task of a kind with another handler: anything callable, a stub of a test too."""
+    is_async = inspect.iscoroutinefunction(handler)
+    known = registry.tasks.get(kind)
+    if known is not None:
+        return replace(known, handler=handler, is_async=is_async)
+    return Task(kind=kind, args_type=args_type, handler=handler, is_async=is_async)
+
+
+def refuse_a_running_loop(task: Task, instead: str) -> None:
+    """Say before anything is called that an async handler cannot be run here. Errors: TypeError."""
+    if not task.is_async:
+        return
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise TypeError(f"the handler of {task.kind!r} is async, and an event loop runs here: {instead}")
+
+
+def call(task: Task, job: Any) -> Handled:
+    """Call a handler; returns what it returned and raised. An interrupt and pytest's own go through."""
+    try:
+        result = task.handler(job)
+        return (asyncio.run(result) if task.is_async else result), None
+    except BaseException as problem:
+        if _is_the_tests_own(problem):
+            raise
+        leave_out_our_frame(problem)
+        return None, problem
+
+
+async def call_async(task: Task, job: Any) -> Handled:
+    """The same on a running event loop; a sync handler gets a thread, as it may block or run a loop of its own."""
+    try:
+        if task.is_async:
+            return await task.handler(job), None
+        return await asyncio.to_thread(task.handler, job), None
+    except BaseException as problem:
+        current = asyncio.current_task()
+        if _is_the_tests_own(problem) or (current is not None and current.cancelling()):
+            raise
+        leave_out_our_frame(problem)
+        return None, problem
+
+
+def _is_the_tests_own(problem: BaseException) -> bool:
+    """`pytest.fail` and `pytest.skip` in a stub speak of the test, not of the job."""
+    return isinstance(problem, KeyboardInterrupt) or type(problem).__module__.startswith("_pytest.")
+
+
+def message_of(piece: Piece) -> tuple[AttemptsEnded, tuple[bytes, ...]]:
+    """Return what a worker would send to the finalizer."""
+    lane = LaneCore(0, APP, "sync", 1, [])
+    (message,) = (step for step in lane.step(Flush(piece), 0.0) if isinstance(step, ToFinalizer))
+    return message.message, tuple(message.payload)

@@ -1,0 +1,141 @@
+"""A job for unit tests of a handler: no database, no pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import orjson
+
+from awa_pool import validation as gate
+from awa_pool.errors import StagingError
+from awa_pool.job import Job
+from awa_pool.registry import Registry
+from awa_pool.requests import InsertRequest, options_of
+from awa_pool.tracing import TRACEPARENT
+from awa_pool.worker.core import Piece
+
+from . import attempts
+from .results import StagedJob, WorkResult, jobs_of, outcome_of, staged_jobs, told_of
+
+if TYPE_CHECKING:
+    from awa_pool.declarations import Declarations
+    from awa_pool.follow_ups import StagingBuffer
+
+A = TypeVar("A")
+
+
+class HandlerJob(Job[A]):
+    """What a handler sees of an attempt, made by hand.
+
+    The args have gone through JSON, as in a worker. `staged` tells what the handler has staged, with the limits and the
+    validation that a worker has; `problem` the staging error that has poisoned the attempt. `run` calls the handler and
+    ends the attempt as a worker would.
+    """
+
+    __slots__ = ("_registry", "cancelled")
+
+    def __init__(
+        self,
+        args: A,
+        *,
+        kind: str | None = None,
+        client: Declarations | None = None,
+        id: int = 1,
+        attempt: int = 1,
+        max_attempts: int | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        deadline: float | timedelta | None = None,
+        metadata: dict[str, Any] | None = None,
+        tags: Sequence[str] | None = None,
+        ordering_key: str | None = None,
+        snoozes: int = 0,
+        run_lease: int | None = None,
+        traceparent: str | None = None,
+        cancelled: bool = False,
+    ) -> None:
+        """Validate as an insert does. `client`: the app, whose tasks give the defaults, and those of what is staged.
+
+        `traceparent`: the trace that whoever put the job in was part of. `cancelled`: what `is_cancelled()` says; it may
+        be changed while the handler runs.
+        Errors: ValidationError naming the field; DecodeError where the args type does not take its own JSON.
+        """
+        registry = Registry() if client is None else client.registry
+        request = InsertRequest(
+            args=args, kind=kind, queue=queue, priority=priority, max_attempts=max_attempts, tags=tags,
+            metadata=metadata, ordering_key=ordering_key, deadline=deadline,
+        )  # fmt: skip
+        options = options_of(registry, request)
+        gate.checked_int(attempt, (1, options.max_attempts), "attempt")
+        stored = orjson.loads(gate.args_json(args))
+        task = registry.tasks.get(options.kind) or attempts.task_with(
+            registry, options.kind, type(args), _no_handler
+        )
+        extra: dict[str, Any] = {
+            "metadata": orjson.loads(options.metadata or b"{}"),
+            "tags": options.tags,
+            "snoozes": snoozes,
+            "ordering_key": options.ordering_key,
+        }
+        if traceparent is not None:
+            extra["metadata"][TRACEPARENT] = traceparent
+        super().__init__(
+            registry.decode_args(task, stored), id, options.kind, attempt, options.max_attempts, options.queue,
+            options.priority, attempt + snoozes if run_lease is None else run_lease, extra,
+            lambda: self.cancelled,
+        )  # fmt: skip
+        own_s = options.deadline_s
+        self.deadline_s = own_s if own_s is not None else task.deadline_s
+        self.cancelled = cancelled
+        self._registry = registry
+
+    @property
+    def staged(self) -> list[StagedJob]:
+        """What the handler has staged so far, in order. Exists in the end exactly if the attempt completes."""
+        return [] if self._staging is None else staged_jobs(self._staging.staged)
+
+    @property
+    def problem(self) -> StagingError | None:
+        """The first failed staging: the attempt cannot complete any more, also where the handler swallowed it."""
+        return None if self._staging is None else self._staging.problem
+
+    def run(self, handler: Callable[[Any], Any] | None = None) -> WorkResult:
+        """Call the handler (by default the one registered in `client`), and end the attempt as a worker would.
+
+        Specs of the app are evaluated too. Errors: TypeError when there is no handler, or an async one is called from
+        within an event loop: `await` it yourself there, and look at `staged`.
+        """
+        registry = attempts.view_of(self._registry)
+        if handler is not None:
+            registry = attempts.view_of(
+                self._registry, attempts.task_with(registry, self.kind, type(self.args), handler)
+            )
+        task = registry.tasks.get(self.kind)
+        if task is None:
+            raise TypeError(f"no handler of kind {self.kind!r} is known: give it, or client=")
+        attempts.refuse_a_running_loop(task, "await the handler yourself, and look at job.staged")
+        result, raised = attempts.call(task, self)
+        endings = attempts.endings_of(registry)
+        ending = endings.of_handler(task, self.attempt, result, raised)
+        piece = Piece(self.queue, self.priority, 0, 1, 1, [0], [], 0)
+        endings.settle(piece, 0, self, task, ending)
+        outcome, delay_s, error = piece.others[0][4:7] if piece.others else ("completed", None, None)
+        return WorkResult(
+            outcome=outcome_of(outcome, self.attempt, self.max_attempts),
+            job=self,
+            delay_s=delay_s,
+            exception=raised,
+            staged=tuple(jobs_of(piece.staged.get(0, b""))),
+            **told_of(error),
+        )
+
+    def _open_staging(self) -> StagingBuffer:
+        from awa_pool.follow_ups import StagingBuffer
+
+        return StagingBuffer(self._registry, self.id, self.metadata.get(TRACEPARENT))
+
+
+def _no_handler(job: Any) -> None:
+    return None

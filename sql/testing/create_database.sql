@@ -1,0 +1,2 @@
+-- An empty database.
+create database {name}
