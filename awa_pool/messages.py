@@ -213,6 +213,8 @@ class Stop(Message):
 
 
 @dataclass(frozen=True, slots=True)
+    away_s: float = 0.0
+    """To actors: after so long, and their own time, they wait no more for a database that is away."""
 class StopNow(Message):
     """Give up what is running and end."""
 

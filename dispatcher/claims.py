@@ -14,7 +14,7 @@ from awa_pool.messages import Idle
 
 from . import notes
 from .desk import Desk
-from .events import Claim, Claimed, ReadWorkLeft, WorkLeftRead
+from .events import Claim, Claimed, ReadWorkLeft, Withdraw, WorkLeftRead
 from .pacing import MAX_CLAIM, Poll
 
 FIRST_CLAIM = 64
@@ -185,7 +185,17 @@ class Claiming:
             self._desk.note(logging.INFO, notes.STORE_BACK)
         self.store_up = True
 
-    # --- draining ------------------------------------------------------------------------------------------
+    # --- ending and draining ------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Claim nothing more; a claim that waits for the database is taken back, one that runs there is awaited."""
+        self.stopped = True
+        if self._asked is not None:
+            self._desk.out.append(Withdraw(self._asked))
+
+    def withdrawn(self) -> None:
+        """The claim was taken back before it began."""
+        self._asked = None
 
     def _maybe_idle(self) -> None:
         desk = self._desk

@@ -2,7 +2,7 @@
 
 Pure: `step(event, now_s)` returns the commands that the shell carries out in order. The rooms: `books` (who has
 what), `lanes` (credit, chunks), `pacing` (how fast), `claims` (what to ask for), `recall` (nothing waits behind a
-long job), `departures` (a worker died), `audit` (what was lost heals).
+long job), `departures` (a worker died), `audit` (what was lost heals), `leaving` (the way out).
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ from awa_pool.messages import (
     WorkerGone,
     WorkerReady,
 )
-from awa_pool.states import Outcome
 
 from . import notes
 from .audit import NO_AUDIT, Audit, held_pieces
@@ -50,6 +49,7 @@ from .departures import Departures
 from .desk import Desk
 from .events import (
     Claimed,
+    ClaimWithdrawn,
     Command,
     Event,
     FinalizerSaid,
@@ -66,12 +66,10 @@ from .events import (
     WorkLeftRead,
 )
 from .lanes import Lane
+from .leaving import Leaving, weight
 from .pacing import LONGEST_NAP_S
 from .recall import Recalls
 
-FAREWELL_S = 8.0
-"""After the drain time: how long to wait for the finalizer to confirm what was given back; so long that one which is
-frozen has been noticed and replaced."""
 MARGIN_S = 0.002
 HELLO_S = 1.0
 """How often to say hello to a finalizer that has not answered."""
@@ -89,10 +87,9 @@ class Dispatcher:
         self.claiming.stopped = settings.stopping
         self.audit = Audit(self.desk)
         self.cancels = Cancels(self.desk)
+        self.leaving = Leaving(self.desk, self.claiming, self.departures, self.audit)
         self._finalizer: str | None = None
         self._hello_s: float | None = None
-        self._cut_s: float | None = None
-        self._leave_s: float | None = None
         self._left = False
         self._due_s = 0.0
 
@@ -128,9 +125,8 @@ class Dispatcher:
             self.departures.due_s() if self.audit.recovered else None,
             self.desk.resend_due_s(),
             self._hello_s,
-            self._cut_s if self.audit.recovered else None,
-            self._leave_s,
-            None if self.audit.running or self._leave_s is not None else self.audit.due_s,
+            self.leaving.due_s(),
+            None if self.audit.running or self.leaving.cut else self.audit.due_s,
             self.claiming.due_s() if self.audit.recovered else None,
             self._blocked_until_s(),
         ]
@@ -189,6 +185,8 @@ class Dispatcher:
                     self.desk.give_back_stock()
             case SupervisorSaid(message):
                 self._supervisor_said(message)
+            case ClaimWithdrawn():
+                self.claiming.withdrawn()
             case Undeliverable(peer, RunJobs() as message):
                 lane = self.desk.lanes.get(peer)
                 if lane is not None:
@@ -309,10 +307,10 @@ class Dispatcher:
             case ActorReplaced("finalizer"):
                 self._say_hello()
                 self.desk.resend_endings()
-            case Stop(drain_s):
-                self._stop(max(0.0, drain_s))
+            case Stop(drain_s, _, away_s):
+                self.leaving.stop(max(0.0, drain_s), max(0.0, away_s))
             case StopNow():
-                self._stop(0.0)
+                self.leaving.stop_now()
             case _:
                 pass
 
@@ -355,15 +353,14 @@ class Dispatcher:
             for peer in self.departures.check():
                 self.audit.lane_gone(peer)
                 self.recalls.lane_gone(peer)
-        if now_s >= self.audit.due_s and not self.audit.running and self._leave_s is None:
+        if now_s >= self.audit.due_s and not self.audit.running and not self.leaving.cut:
             self.audit.begin()
         resend_s = self.desk.resend_due_s()
         if resend_s is not None and now_s >= resend_s:
             self.desk.resend_endings()
         if not self.claiming.stopped:
             self.recalls.check()
-        if self._cut_s is not None and now_s >= self._cut_s and self.audit.recovered:
-            self._cut()
+        self.leaving.check()
 
     def _blocked_until_s(self) -> float | None:
         if not self.desk.books.stocked:
@@ -377,50 +374,11 @@ class Dispatcher:
         self._hello_s = self.desk.now_s + HELLO_S
         self.desk.out.append(ToFinalizer(DispatcherHello(self.settings.incarnation)))
 
-    # --- leaving -------------------------------------------------------------------------------------------
-
-    def _stop(self, drain_s: float) -> None:
-        """Claim nothing more, give back what has not started, let the rest run for `drain_s`."""
-        desk = self.desk
-        self.claiming.stopped = True
-        cut_s = desk.now_s + drain_s
-        if self._leave_s is not None or (self._cut_s is not None and self._cut_s <= cut_s):
-            return
-        first = self._cut_s is None
-        self._cut_s = cut_s
-        if first:
-            desk.give_back_stock()
-            for lane in desk.lanes:
-                if lane.jobs:
-                    desk.recall(lane)
-            desk.note(_weight(desk.books.jobs), notes.DRAINING, jobs=desk.books.jobs, drain_s=drain_s)
-        if not drain_s and self.audit.recovered:
-            self._cut()
-
-    def _cut(self) -> None:
-        """The drain is over: what has not ended is given back, without an attempt used."""
-        desk = self.desk
-        self._cut_s = None
-        self._leave_s = desk.now_s + FAREWELL_S
-        self.departures.check(at_once=True)
-        jobs = 0
-        for receipt in desk.books:
-            jobs += desk.end(receipt, receipt.open & ~receipt.ran, Outcome.RETURN).bit_count()
-        if jobs:
-            desk.note(logging.WARNING, notes.JOBS_RETURNED, jobs=jobs, reason="the drain time is over")
-
     def _maybe_leave(self) -> None:
-        if self._left or not self.claiming.stopped:
+        if self._left or not self.leaving.over():
             return
-        empty = not self.desk.books.jobs and not self.claiming.asking and self.departures.due_s() is None
-        empty = empty and self.audit.recovered  # what a predecessor held is in the database
-        if empty or (self._leave_s is not None and self.desk.now_s >= self._leave_s):
-            self._left = True
-            self.desk.note(_weight(self.desk.books.jobs), notes.DRAINED, jobs_left=self.desk.books.jobs)
-            self.desk.out.append(ToSupervisor(Drained("dispatcher", self.settings.incarnation)))
-            self.desk.out.append(Exit())
-
-
-def _weight(jobs: int) -> int:
-    """Return the log level of a stage of the way out: with no job in hand it is no news."""
-    return logging.INFO if jobs else logging.DEBUG
+        self._left = True
+        jobs = self.desk.books.jobs
+        self.desk.note(weight(jobs), notes.DRAINED, jobs_left=jobs)
+        self.desk.out.append(ToSupervisor(Drained("dispatcher", self.settings.incarnation)))
+        self.desk.out.append(Exit())

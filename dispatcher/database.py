@@ -10,19 +10,21 @@ from awa_pool.events import StoreIsBack, StoreLost, StoreSaysNo, reason_of, trou
 from awa_pool.store.listener import ListenerBack, ListenerLost
 from awa_pool.store.listener import Notified as Heard
 from awa_pool.store.store import Store
-from awa_pool.store.threads import StoreAnswered, StoreBack, StoreFailed, StoreThread
+from awa_pool.store.threads import StoreAnswered, StoreBack, StoreFailed, StoreThread, StoreWithdrawn
 from awa_pool.store.threads import StoreLost as ConnectionLost
 
 from . import notes
 from .events import (
     Claim,
     Claimed,
+    ClaimWithdrawn,
     Command,
     Event,
     Notified,
     OpenAttemptsRead,
     ReadOpenAttempts,
     ReadWorkLeft,
+    Withdraw,
     WorkLeftRead,
 )
 
@@ -38,7 +40,10 @@ class Database:
         self._runtime_id = runtime_id
 
     def ask(self, command: Command) -> None:
-        """Queue a question; its answer comes through the mailbox."""
+        """Queue a question, or take one back; the answer comes through the mailbox."""
+        if isinstance(command, Withdraw):
+            self._thread.withdraw(command.claim)
+            return
 
         def call(store: Store) -> tuple[Any, float]:
             began_s = time.monotonic()
@@ -67,6 +72,8 @@ class Database:
                 return OpenAttemptsRead(rows)
             case StoreAnswered(ReadWorkLeft(), (left, _)):
                 return WorkLeftRead(left.available, left.running, left.later)
+            case StoreWithdrawn():
+                return ClaimWithdrawn()
             case StoreFailed(token, error):
                 return StoreSaysNo(_NAMES[type(token)], trouble_of(error), str(error))
             case ConnectionLost(_, error):

@@ -36,6 +36,8 @@ class Settings:
     drain: bool = False
     stopping: bool = False
     """The pool is on its way out: claim nothing, only see to what a predecessor held."""
+    first: bool = False
+    """No dispatcher was here before: nothing can be held that the books do not know."""
     audit_s: float = 10.0
     """So often what this host has open is audited: as often as a leader looks for the stale."""
 
@@ -53,6 +55,7 @@ class Settings:
             poll_interval_s=float(settings.get("poll_interval_s") or 1.0),
             drain=bool(settings.get("drain")),
             stopping=bool(settings.get("stopping")),
+            first=bool(settings.get("first")),
             audit_s=min(10.0, float(settings.get("stale_s") or 30.0) / 3),
         )
 
@@ -144,6 +147,11 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimWithdrawn:
+    """Answer to `Withdraw`: that claim has not begun and never will."""
+
+
+@dataclass(frozen=True, slots=True)
 class OpenAttemptsRead:
     """Answer to `ReadOpenAttempts`."""
 
@@ -211,6 +219,7 @@ Event = (
     | SupervisorSaid
     | Undeliverable
     | Claimed
+    | ClaimWithdrawn
     | StoreSaysNo
     | StoreLost
     | StoreIsBack
@@ -261,6 +270,13 @@ class ReadOpenAttempts:
 
 
 @dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Take a claim back that waits for the connection; answered by `ClaimWithdrawn`, or by the claim's own answer."""
+
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
 class ReadWorkLeft:
     """Ask the database what is left to do in these queues."""
 
@@ -291,6 +307,7 @@ Command = (
     | ToFinalizer
     | ToSupervisor
     | Claim
+    | Withdraw
     | ReadOpenAttempts
     | ReadWorkLeft
     | ReadPage

@@ -101,6 +101,7 @@ class Finalizer:
         self._linger_s = 0.0
         self._leave_s: float | None = None
         self._left = False
+        self._away_s = 0.0
         self._jobs_per_s = 0.0
         self._flushed_s = 0.0
         self._came = 0
@@ -139,6 +140,8 @@ class Finalizer:
         if self._leave_s is not None:
             due.append(min(self._leave_s, max(self._heard_s, self._now_s) + QUIET_S))
         return min((at_s for at_s in due if at_s is not None), default=None)
+            if not self.store_up and self._away_s > self._now_s:
+                due.append(self._away_s)
 
     def deaf_until_s(self) -> float | None:
         """Until when what comes need not be read, as it would only wait for the next flush; None: read at once.
@@ -274,8 +277,8 @@ class Finalizer:
 
     def _supervisor_said(self, message: Message) -> None:
         match message:
-            case Stop(drain_s):
-                self._leave_by(self._now_s + max(0.0, drain_s))
+            case Stop(drain_s, _, away_s):
+                self._leave_by(self._now_s + max(0.0, drain_s), self._now_s + max(0.0, away_s))
             case StopNow():
                 self._leave_by(self._now_s + QUIET_S)
             case _:
@@ -456,7 +459,9 @@ class Finalizer:
             self._note(logging.INFO, notes.STORE_BACK, held_jobs=self.held_jobs)
         self.store_up = True
 
-    def _leave_by(self, at_s: float) -> None:
+    def _leave_by(self, at_s: float, away_s: float) -> None:
+        """End when nothing is held, at the latest at `at_s`; at `away_s` while the database is away."""
+        self._away_s = away_s
         if self._leave_s is None:
             self._note(_weight(self.held_jobs), notes.DRAINING, held_jobs=self.held_jobs)
             self._heard_s = max(self._heard_s, self._now_s)
@@ -465,8 +470,8 @@ class Finalizer:
     def _maybe_leave(self) -> None:
         if self._leave_s is None or self._left:
             return
-        done = self.roads.empty and self.staged.empty and self._now_s - self._heard_s >= QUIET_S
-        if done or self._now_s >= self._leave_s:
+        done = self.roads.empty and self.staged.empty or not self.store_up and self._now_s >= self._away_s
+        if done and self._now_s - self._heard_s >= QUIET_S or self._now_s >= self._leave_s:
             self._left = True
             self._note(_weight(self.held_jobs), notes.DRAINED, jobs_left=self.held_jobs)
             self._out.append(ToSupervisor(Drained("finalizer", self.settings.incarnation)))

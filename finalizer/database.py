@@ -53,9 +53,13 @@ class Database:
         self._lanes: dict[int, StoreThread] = {}
 
     def close(self, deadline_s: float) -> None:
-        """Run what is queued while the connections last, then end."""
-        for thread in (self._completing, self._finishing, *self._lanes.values()):
-            thread.close(deadline_s)
+        """Run what is queued while the connections last, then end: all at once, in `deadline_s` or a moment more."""
+        threads = (self._completing, self._finishing, *self._lanes.values())
+        for thread in threads:
+            thread.take_no_more()
+        until_s = time.monotonic() + deadline_s
+        for thread in threads:
+            thread.close(max(0.0, until_s - time.monotonic()))
 
     def ask(self, command: Command) -> None:
         """Queue a call; its answer comes through the mailbox."""

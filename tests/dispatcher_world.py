@@ -13,6 +13,7 @@ from awa_pool.dispatcher.core import Dispatcher
 from awa_pool.dispatcher.events import (
     Claim,
     Claimed,
+    ClaimWithdrawn,
     Command,
     Event,
     FinalizerSaid,
@@ -32,6 +33,7 @@ from awa_pool.dispatcher.events import (
     Settings,
     ToFinalizer,
     Undeliverable,
+    Withdraw,
     WorkLeftRead,
 )
 from awa_pool.events import Exit, Note, StoreSaysNo, SupervisorSaid, Tick, ToSupervisor, Trouble
@@ -134,6 +136,9 @@ class World:
                     if isinstance(command, Claim):
                         self.claims.append(command)
                     self.questions.append(command)
+                case Withdraw(claim) if claim in self.questions:
+                    self.questions.remove(claim)
+                    self.to_dispatcher.append(ClaimWithdrawn())
                 case Note():
                     self.notes.append(command)
                 case Exit():

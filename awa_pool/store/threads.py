@@ -39,6 +39,12 @@ class StoreFailed(NamedTuple):
     error: Exception
 
 
+class StoreWithdrawn(NamedTuple):
+    """A submitted call was taken back before it began."""
+
+    token: Any
+
+
 class StoreLost(NamedTuple):
     """The thread `name` has no connection, first try or lost: said once until it is back."""
 
@@ -113,20 +119,31 @@ class StoreThread:
             self._changed.notify()
             return True
 
+    def withdraw(self, token: Any) -> None:
+        """Take back the queued call with this token, if it has not begun: `StoreWithdrawn` comes instead of an answer."""
+        with self._changed:
+            for item in self._calls:
+                if item[1] is token:
+                    self._calls.remove(item)
+                    self._mailbox.put(StoreWithdrawn(token))
+                    return
+
+    def take_no_more(self) -> None:
+        """Begin to close: run what is queued while the connection lasts, then end. Returns at once."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+
     def close(self, deadline_s: float = 5.0) -> bool:
         """Run what is queued while the connection lasts, then end; True when it ended within `deadline_s`.
 
         At the deadline a running statement is cancelled on the server and the connection closed under it.
         """
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
+        self.take_no_more()
         self._thread.join(deadline_s)
-        if self._thread.is_alive():
-            store = self._store
-            if store is not None:
-                with contextlib.suppress(Exception):
-                    store.conn.cancel_safe(timeout=1.0)
+        if self._thread.is_alive() and (store := self._store) is not None:
+            with contextlib.suppress(Exception):
+                store.conn.cancel_safe(timeout=1.0)
             self._thread.join(1.0)
         return not self._thread.is_alive()
 

@@ -269,5 +269,5 @@ class PoolRun:
         return settings_for(
             self._config, self._app, self._run_dir, role=child.role, number=child.number,
             incarnation=child.incarnation, runtime_id=self.runtime_id, queues=self._queues,
-            stopping=self._core.stopping is not None,
+            stopping=self._core.stopping is not None, first=not child.successor,
         )  # fmt: skip

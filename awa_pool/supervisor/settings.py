@@ -49,6 +49,7 @@ def settings_for(
     runtime_id: str,
     queues: tuple[QueueSpec, ...],
     stopping: bool = False,
+    first: bool = False,
 ) -> dict[str, Any]:
     """Return the settings of one child. Workers run user code: they get the app, and the address for its own Client."""
     if config.dsn is None:
@@ -65,6 +66,7 @@ def settings_for(
         "log_format": config.log_format,
         "drain": config.drain,
         "stopping": stopping,
+        "first": first,
         "workers": config.workers,
     }
     if role == WORKER:

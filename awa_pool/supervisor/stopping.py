@@ -62,14 +62,14 @@ class Stopping:
         dispatcher.life = Life.STOPPING
         drain_s = 0.0
         if self.phase is Phase.WORKERS:
-            drain_s = max(0.0, self._cut_at_s - now_s) + 2 * CUT_GRACE_S
+            drain_s = self._left_s(now_s) + 2 * CUT_GRACE_S
         else:
             dispatcher.leave_by_s = now_s + CLOSE_S
-        return [Tell(dispatcher.incarnation, Stop(drain_s, self.reason))]
+        return [Tell(dispatcher.incarnation, Stop(drain_s, self.reason, self._left_s(now_s)))]
 
     def begin(self, pool: Living, now_s: float) -> list[Command]:
         """Tell everybody; whoever is not even ready holds nothing and is killed."""
-        drain_s = max(0.0, self._cut_at_s - now_s)
+        drain_s = self._left_s(now_s)
         out: list[Command] = []
         results = any(child.role == WORKER and child.life is Life.READY for child in pool.children())
         for child in pool.children():
@@ -81,7 +81,7 @@ class Stopping:
                 child.life = Life.STOPPING
                 # A job is given back only when its handler has ended: the dispatcher outlasts the workers' cut.
                 more_s = 2 * CUT_GRACE_S if child.role == DISPATCHER else 0.0
-                out.append(Tell(child.incarnation, Stop(drain_s + more_s, self.reason)))
+                out.append(Tell(child.incarnation, Stop(drain_s + more_s, self.reason, drain_s)))
             else:
                 out += self._kill(child, "was not ready when the pool stopped")
         return out
@@ -129,9 +129,7 @@ class Stopping:
         if not workers:
             self.phase = Phase.DISPATCHER
             if not self.hard:
-                for child in pool.children():
-                    if child.role == DISPATCHER and child.leave_by_s is None:
-                        child.leave_by_s = now_s + CLOSE_S
+                out += self._close_dispatcher(pool, now_s)
         elif now_s >= self._cut_at_s and not self._cut:
             self._cut = True
             out.append(
@@ -143,6 +141,20 @@ class Stopping:
                 child.leave_by_s, child.cut = now_s + CUT_GRACE_S, True
                 out.append(Tell(child.incarnation, StopNow("the time to drain is over")))
         return out
+
+    def _close_dispatcher(self, pool: Living, now_s: float) -> list[Command]:
+        """With no worker left nothing runs: what a dispatcher has yet to give back takes it a moment, and no drain."""
+        out: list[Command] = []
+        for child in pool.children():
+            if child.role == DISPATCHER and child.leave_by_s is None:
+                child.leave_by_s = now_s + CLOSE_S
+                if child.life is Life.STOPPING:
+                    stop = Stop(CUT_GRACE_S, self.reason, self._left_s(now_s))
+                    out.append(Tell(child.incarnation, stop))
+        return out
+
+    def _left_s(self, now_s: float) -> float:
+        return max(0.0, self._cut_at_s - now_s)
 
     def _end(self, pool: Living, role: str, within_s: float, now_s: float) -> list[Command]:
         out: list[Command] = []
@@ -156,7 +168,7 @@ class Stopping:
             child.leave_by_s = due_s if child.leave_by_s is None else min(due_s, child.leave_by_s)
             if child.life is not Life.STOPPING:
                 child.life = Life.STOPPING
-                out.append(Tell(child.incarnation, Stop(within_s, self.reason)))
+                out.append(Tell(child.incarnation, Stop(within_s, self.reason, self._left_s(now_s))))
         return out
 
     def _kill(self, child: Child, why: str) -> list[Command]:

@@ -9,7 +9,7 @@ from awa_pool.dispatcher.claims import FIRST_CLAIM
 from awa_pool.dispatcher.events import Claim, FinalizerSaid, Heard, Notified, Settings
 from awa_pool.dispatcher.lanes import BUFFER_S, REFILL_S
 from awa_pool.dispatcher.pacing import LONGEST_NAP_S, KindPace, Pacing, Poll
-from awa_pool.events import SupervisorSaid
+from awa_pool.events import StoreIsBack, StoreLost, SupervisorSaid
 from awa_pool.messages import (
     ActorReplaced,
     AttemptsClosed,
@@ -23,6 +23,9 @@ from awa_pool.messages import (
     Recalled,
     Retire,
     RunJobs,
+    Stop,
+    StopNow,
+    WorkerGone,
     WorkerReady,
 )
 
@@ -320,6 +323,85 @@ def test_under_drain_idle_is_said_once_when_nothing_is_left():
         world.tick(0.5)
         run(world)
     assert [message for message in world.supervisor if isinstance(message, Idle)] == [Idle(0)]
+
+
+def away_while_claiming(**settings: object) -> World:
+    """A world whose dispatcher has asked for jobs just when the database went away: the claim waits for it."""
+    world = ready_world(0, **settings)
+    world.step(Notified(""))
+    assert [type(question) for question in world.questions] == [Claim]
+    world.step(StoreLost("refused"))
+    return world
+
+
+def test_a_stop_takes_a_claim_back_that_waits_for_the_database():
+    world = away_while_claiming()
+    world.step(SupervisorSaid(Stop(22.0, "test", 20.0)))
+    assert not world.exited
+    assert world.deliver() and world.exited
+
+
+def test_a_claim_that_the_database_has_is_awaited_and_what_it_brings_is_given_back():
+    world = ready_world(0)
+    world.available.append(1)
+    world.step(Notified(""))
+    claim = world.questions.popleft()  # it runs there: too late to take it back
+    world.step(SupervisorSaid(Stop(22.0, "test", 20.0)))
+    assert not world.exited and not world.questions
+    world.questions.append(claim)
+    run(world)
+    assert world.exited and list(world.available) == [1] and not world.open_rows()
+
+
+def leaving_with_a_result_unwritten(**stop: float) -> World:
+    """A world on its way out, without workers; the finalizer cannot write what a dead worker had."""
+    world = ready_world(1, workers=1)
+    (lane,) = lanes(world)
+    read_all(world, lane)
+    world.work(lane)
+    world.step(StoreLost("refused"))
+    world.step(SupervisorSaid(Stop(22.0, "test", 20.0)))
+    world.step(SupervisorSaid(WorkerGone(1, lane.incarnation, "test", [], "")))
+    world.step(SupervisorSaid(Stop(1.0, "test", stop["away_s"])))
+    world.tick(1.0)
+    return world
+
+
+def test_a_database_that_is_away_is_not_awaited_beyond_the_time_to_drain():
+    assert leaving_with_a_result_unwritten(away_s=0.0).exited
+    world = leaving_with_a_result_unwritten(away_s=5.0)
+    assert not world.exited
+    world.tick(4.1)
+    assert world.exited
+
+
+def test_a_database_that_came_back_has_the_time_of_a_farewell():
+    world = leaving_with_a_result_unwritten(away_s=5.0)
+    world.step(StoreIsBack())
+    world.tick(5.0)
+    assert not world.exited
+    world.finalize()
+    run(world)
+    assert world.exited
+
+
+def test_who_is_told_to_end_at_once_does_not_wait_long_for_the_finalizer():
+    world = leaving_with_a_result_unwritten(away_s=5.0)
+    world.step(StoreIsBack())
+    world.step(SupervisorSaid(StopNow("test")))
+    world.tick(2.1)
+    assert world.exited
+
+
+def test_a_dispatcher_that_has_not_reached_the_database_leaves_at_once_if_it_is_the_first_and_else_in_time():
+    for first in (True, False):
+        world = World(Settings("d1", QUEUES, first=first))
+        world.tick(0.0)
+        world.step(StoreLost("refused"))
+        world.step(SupervisorSaid(Stop(3.0, "test", 1.0)))
+        assert world.exited is first
+        world.tick(3.1)
+        assert world.exited
 
 
 def test_the_percentile_follows_its_kind_down_and_up():

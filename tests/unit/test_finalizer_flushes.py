@@ -274,6 +274,17 @@ def test_a_stop_does_not_wait_for_a_dead_database_beyond_its_time():
     assert world.exited
 
 
+def test_a_database_that_is_away_is_awaited_no_longer_than_the_pool_has_to_drain():
+    world = World()
+    world.end(world.worker("w"), 1, 1)
+    world.answer(Trouble.AWAY)
+    world.step(SupervisorSaid(Stop(8.0, "test", 1.0)))
+    world.tick(0.9)
+    assert not world.exited
+    world.tick(0.2)
+    assert world.exited
+
+
 def test_the_socket_may_wait_only_while_results_linger():
     world = World()
     worker = world.worker("w")

@@ -19,6 +19,7 @@ from awa_pool.store.threads import (
     StoreFailed,
     StoreLost,
     StoreThread,
+    StoreWithdrawn,
 )
 
 DEADLINE_S = 10.0
@@ -190,6 +191,32 @@ def test_close_gives_up_what_waits_for_an_absent_database(box):
     assert lost == StoreLost("store", error)
     assert isinstance(failed, StoreFailed)
     assert isinstance(failed.error, StoreUnavailable)
+
+
+def test_a_call_that_has_not_begun_can_be_taken_back_and_one_that_runs_cannot(box, start):
+    begun, gate = threading.Event(), threading.Event()
+    thread = start(Server())
+
+    def run(store):
+        begun.set()
+        return gate.wait(DEADLINE_S)
+
+    thread.submit(run, "first")
+    thread.submit(fail(AssertionError("it was taken back")), "second")
+    assert begun.wait(DEADLINE_S)
+    for token in ("first", "second", "unknown"):
+        thread.withdraw(token)
+    gate.set()
+    events = collect(box, 3)
+    assert {StoreWithdrawn("second"), StoreAnswered("first", True)} < set(events)
+
+
+def test_a_call_that_waits_for_an_absent_database_can_be_taken_back(box, start):
+    error = StoreUnavailable("refused")
+    thread = start(Server(*[error] * 1000))
+    thread.submit(lambda store: 1, "token")
+    thread.withdraw("token")
+    assert set(collect(box, 2)) == {StoreLost("test", error), StoreWithdrawn("token")}
 
 
 def test_pauses_double_to_a_limit_with_jitter():

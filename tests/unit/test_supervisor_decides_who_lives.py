@@ -167,6 +167,16 @@ def test_a_stop_signal_drains_workers_then_dispatcher_then_finalizer() -> None:
     assert killed(rig.commands) == []
 
 
+def test_with_no_worker_left_the_dispatcher_need_not_wait_for_the_time_to_drain() -> None:
+    rig = Rig(workers=1, drain_timeout_s=600.0)
+    rig.all_ready()
+    rig.feed(ev.SignalCame(signal.SIGTERM, "SIGTERM"))
+    dispatcher = rig.child("dispatcher").incarnation
+    out = rig.drains(rig.child("worker", 1))
+    (stop,) = [c.message for c in out if isinstance(c, ev.Tell) and c.incarnation == dispatcher]
+    assert isinstance(stop, Stop) and stop.drain_s < 10.0 < stop.away_s <= 600.0
+
+
 def test_what_is_not_ready_when_the_pool_stops_is_killed() -> None:
     rig = Rig(workers=2)
     rig.feed(ev.SignalCame(signal.SIGINT, "SIGINT"))
