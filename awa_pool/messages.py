@@ -210,11 +210,11 @@ class Stop(Message):
 
     drain_s: float
     reason: str
+    away_s: float = 0.0
+    """To actors: after so long, and their own time, they wait no more for a database that is away."""
 
 
 @dataclass(frozen=True, slots=True)
-    away_s: float = 0.0
-    """To actors: after so long, and their own time, they wait no more for a database that is away."""
 class StopNow(Message):
     """Give up what is running and end."""
 

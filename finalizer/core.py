@@ -100,8 +100,8 @@ class Finalizer:
         self._heard_s = 0.0
         self._linger_s = 0.0
         self._leave_s: float | None = None
-        self._left = False
         self._away_s = 0.0
+        self._left = False
         self._jobs_per_s = 0.0
         self._flushed_s = 0.0
         self._came = 0
@@ -139,9 +139,9 @@ class Finalizer:
         ]
         if self._leave_s is not None:
             due.append(min(self._leave_s, max(self._heard_s, self._now_s) + QUIET_S))
-        return min((at_s for at_s in due if at_s is not None), default=None)
             if not self.store_up and self._away_s > self._now_s:
                 due.append(self._away_s)
+        return min((at_s for at_s in due if at_s is not None), default=None)
 
     def deaf_until_s(self) -> float | None:
         """Until when what comes need not be read, as it would only wait for the next flush; None: read at once.
@@ -280,7 +280,7 @@ class Finalizer:
             case Stop(drain_s, _, away_s):
                 self._leave_by(self._now_s + max(0.0, drain_s), self._now_s + max(0.0, away_s))
             case StopNow():
-                self._leave_by(self._now_s + QUIET_S)
+                self._leave_by(self._now_s + QUIET_S, self._now_s)
             case _:
                 pass
 
