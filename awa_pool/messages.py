@@ -155,6 +155,9 @@ class ResultsCommitted(Message):
     """Everything up to and including `seq` is committed (or stale): forget it."""
 
     seq: int
+    stale: list[Any] = field(default_factory=list)
+    """list[Piece]: of these it is not so that what the worker said came to be: they had ended before, or the database
+    refused it. May name what an earlier message has named."""
 
 
 # --- dispatcher ↔ finalizer (the dispatcher is a DEALER at the finalizer's ROUTER) --------------------------

@@ -92,6 +92,8 @@ class Triggers:
 
 
 def _checked_target(target: Any, what: str) -> Any:
+    if isinstance(target, str) and target.startswith("awa:"):
+        raise RegistrationError(f"the {what} cannot be for {target!r}: such kinds are the queue's own")
     if isinstance(target, str) and target:
         return target
     if isinstance(target, type) and target is not dict:

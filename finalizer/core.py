@@ -38,6 +38,7 @@ from awa_pool.messages import (
     StopNow,
 )
 from awa_pool.outcomes import DEADLINE_EXCEEDED
+from awa_pool.states import Outcome
 
 from . import notes
 from .events import (
@@ -291,6 +292,8 @@ class Finalizer:
             if mask & done:
                 self._ended[kind, "completed"] += (mask & done).bit_count()
         self._stale += stale.bit_count()
+        if part.result is not None:
+            part.result.stale |= stale
         self._closed[part.receipt_id] = self._closed.get(part.receipt_id, 0) | done | stale
         part.mask &= ~(done | stale)
         if not part.mask:
@@ -306,6 +309,8 @@ class Finalizer:
             self._ended[item.kind, outcome] += 1
         else:
             self._stale += 1
+        if status != "done" or (state == "cancelled") != (item.values["outcome"] == Outcome.CANCEL):
+            _not_so(item.result, item.values["index"])
         receipt_id = item.values["receipt_id"]
         self._closed[receipt_id] = self._closed.get(receipt_id, 0) | 1 << item.values["index"]
         self._unit_left(item.result)
@@ -346,6 +351,8 @@ class Finalizer:
             sqlstate=no.sqlstate,
         )
         values = without_follow_ups(end, no.error.replace("\0", "")[:ERROR_CHARS])
+        if values["outcome"] != end.values["outcome"]:
+            _not_so(end.result, values["index"])
         self.roads.put([], [Item(values, end.kind, end.result, urgent=True)])
 
     def _unit_left(self, result: Result | None) -> None:
@@ -357,7 +364,7 @@ class Finalizer:
             self.held_bytes -= result.size_bytes
             peer = self._peers.get(result.peer)
             if peer is not None:
-                peer.committed(result.seq)
+                peer.committed(result.seq, result.receipt_id, result.stale)
                 peer.unacked_jobs += result.jobs
                 self._to_ack.add(result.peer)
 
@@ -369,7 +376,7 @@ class Finalizer:
             seq = peer.ack()
             if seq is not None:
                 peer.acked_s, peer.unacked_jobs = self._now_s, 0
-                self._out.append(Send(name, ResultsCommitted(seq)))
+                self._out.append(Send(name, ResultsCommitted(seq, peer.stale())))
             self._to_ack.discard(name)
         if self._closed:
             if self._dispatcher is not None:
@@ -399,6 +406,7 @@ class Finalizer:
                 kind=item.kind,
                 error=error,
             )
+            _not_so(item.result, item.values["index"])
             if given_up:
                 self._dropped += 1
                 self._unit_left(item.result)
@@ -419,7 +427,9 @@ class Finalizer:
             )
             if part.result is not None:
                 part.result.left += len(items)
+                part.result.stale |= part.mask
             for item in items:
+                _not_so(part.result, item.values["index"])
                 item.result = part.result
             if (
                 rows is not None and part.mask
@@ -479,6 +489,12 @@ class Finalizer:
 
     def _note(self, level: int, event: str, **fields: Any) -> None:
         self._out.append(Note(level, event, fields))
+
+
+def _not_so(result: Result | None, index: int) -> None:
+    """Note that this attempt has not ended as its worker said."""
+    if result is not None:
+        result.stale |= 1 << index
 
 
 def _weight(jobs: int) -> int:

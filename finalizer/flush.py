@@ -30,6 +30,9 @@ class Result:
     jobs: int
     size_bytes: int
     left: int = 0
+    receipt_id: int = 0
+    stale: int = 0
+    """Attempts whose end is not what the message says."""
 
 
 @dataclass(slots=True, eq=False)

@@ -14,13 +14,14 @@ class Peer:
     """The sequence numbers of one lane of one worker incarnation."""
 
     __slots__ = (
-        "_acked", "_done", "_held", "acked_s", "dry", "heard_s", "unacked_jobs",
+        "_acked", "_done", "_held", "_stale", "acked_s", "dry", "heard_s", "unacked_jobs",
     )  # fmt: skip
 
     def __init__(self, now_s: float) -> None:
         self._acked = 0
         self._held: set[int] = set()
         self._done: set[int] = set()
+        self._stale: dict[int, tuple[int, int]] = {}
         self.heard_s = now_s
         self.acked_s = -math.inf
         self.unacked_jobs = 0
@@ -44,16 +45,24 @@ class Peer:
         if oldest - 1 > self._acked:
             self._acked = oldest - 1
             self._done = {number for number in self._done if number > self._acked}
+        if self._stale:
+            self._stale = {number: piece for number, piece in self._stale.items() if number >= oldest}
         if seq in self._held or seq in self._done or seq <= self._acked:
             return False
         self._held.add(seq)
         return True
 
-    def committed(self, seq: int) -> None:
-        """That result has reached its end."""
+    def committed(self, seq: int, receipt_id: int = 0, stale: int = 0) -> None:
+        """That result has reached its end; `stale` are the attempts of which it is not true."""
         self._held.discard(seq)
+        if stale:
+            self._stale[seq] = (receipt_id, stale)
         if seq > self._acked:
             self._done.add(seq)
+
+    def stale(self) -> list[list[int]]:
+        """The pieces of acknowledged results that are not true; named until the worker has forgotten those results."""
+        return [list(piece) for seq, piece in self._stale.items() if seq <= self._acked]
 
     def due_s(self) -> float:
         """When the next acknowledgement need wait for no other."""

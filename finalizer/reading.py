@@ -57,7 +57,8 @@ def read_results(peer: bytes, message: AttemptsEnded, payload: Sequence[bytes] =
             items.append(Item(values, kind, None))
     size_bytes = 100 + (len(orjson.dumps(message.others)) if message.others else 0)
     size_bytes += sum(len(end.follow_ups) for end in ends)
-    result = Result(peer, message.seq, mask.bit_count() + len(items) + len(ends), size_bytes)
+    jobs = mask.bit_count() + len(items) + len(ends)
+    result = Result(peer, message.seq, jobs, size_bytes, receipt_id=message.receipt_id)
     parts = [Part(message.slot, message.receipt_id, message.nonce, mask, kinds, result)] if mask else []
     for item in items:
         item.result = result

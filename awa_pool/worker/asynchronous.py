@@ -113,7 +113,7 @@ class AsyncLane:
         try:
             self._loop = asyncio.new_event_loop()
             asyncio.set_event_loop(self._loop)
-            self._lane = Lane(self._core, self._page, self._settings, "async")
+            self._lane = Lane(self._core, self._page, self._settings, "async", self._endings.tell)
             self._loop.add_reader(self._lane.dispatcher.fileno(), self._pump_soon)
             self._loop.add_reader(self._lane.finalizer.fileno(), self._pump_soon)
             self._lane.greet()

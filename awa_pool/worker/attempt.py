@@ -9,14 +9,25 @@ from awa_pool.registry import Registry
 
 if TYPE_CHECKING:  # loaded by the first handler that stages
     from awa_pool.follow_ups import StagingBuffer
+    from awa_pool.hooks import JobEvent
 
 TRACEPARENT = "awa:traceparent"
 
 
-def job_type_of(registry: Registry) -> type[Job[Any]]:
+class Attempt(Job[Any]):
+    """A job with what a worker has to remember of it while it runs."""
+
+    __slots__ = ("_began_s", "_told")
+    _began_s: float
+    """Set where the kind has hooks."""
+    _told: list[JobEvent]
+    """Set by an owed outcome: what hooks are to hear of the job it is about."""
+
+
+def job_type_of(registry: Registry) -> type[Attempt]:
     """Return the class of the jobs of an app: what they stage is validated by its registry."""
 
-    class Attempt(Job[Any]):
+    class Ours(Attempt):
         __slots__ = ()
         _registry: ClassVar[Registry] = registry
 
@@ -25,5 +36,5 @@ def job_type_of(registry: Registry) -> type[Job[Any]]:
 
             return StagingBuffer(self._registry, self.id, self.metadata.get(TRACEPARENT))
 
-    Attempt.__name__ = Attempt.__qualname__ = "Job"
-    return Attempt
+    Ours.__name__ = Ours.__qualname__ = "Job"
+    return Ours

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from awa_pool.messages import (
     AskHolding,
@@ -27,6 +27,9 @@ from awa_pool.messages import (
 
 from .bodies import Body, parse_chunk
 from .greeting import Greeting
+
+if TYPE_CHECKING:  # loaded by workers whose app has hooks
+    from awa_pool.hooks import JobEvent
 
 UNACKNOWLEDGED_JOBS = 4096
 UNACKNOWLEDGED_BYTES = 16 * 1024 * 1024
@@ -63,6 +66,8 @@ class Piece:
     """Items of `AttemptsEnded.others` since the last flush."""
     staged: dict[int, bytes] = field(default_factory=dict)
     """Index -> follow-ups, a JSON array, of those of `others` that have any."""
+    told: list[tuple[int, JobEvent]] | None = None
+    """What hooks are to be told once it is committed, since the last flush; the index says of which attempt."""
     timings: dict[str, list[Any]] = field(default_factory=dict)
     """Kind -> [count, total_s, longest_s] since the last flush."""
 
@@ -124,7 +129,14 @@ class ReleaseRow:
     row: int
 
 
-Command = ToDispatcher | ToFinalizer | ReleaseRow
+@dataclass(frozen=True, slots=True)
+class TellHooks:
+    """It is committed."""
+
+    events: list[JobEvent]
+
+
+Command = ToDispatcher | ToFinalizer | ReleaseRow | TellHooks
 
 
 @dataclass(slots=True, eq=False)
@@ -139,6 +151,7 @@ class _Kept:
     size_bytes: int
     wait_s: float
     due_s: float
+    told: list[tuple[int, JobEvent]] | None = None
 
 
 class LaneCore:
@@ -244,8 +257,8 @@ class LaneCore:
                     self.cancelled.add((job_id, run_lease))
             case AskHolding(audit):
                 return [ToDispatcher(Holding(audit, self._holding()))]
-            case ResultsCommitted(seq):
-                return self._acknowledged(seq)
+            case ResultsCommitted(seq, stale):
+                return self._acknowledged(seq, stale)
         return []  # a message for another role: nothing of ours depends on it
 
     def _take_in(self, message: RunJobs, payload: bytes) -> list[Command]:
@@ -350,24 +363,29 @@ class LaneCore:
         jobs = mask.bit_count()
         size = jobs * _BYTES_PER_RESULT + sum(_error_bytes(other[6]) for other in piece.others)
         size += sum(map(len, payload))
-        self._kept[self._seq] = _Kept(message, payload, piece, mask, jobs, size, RESEND_S, now_s + RESEND_S)
+        self._kept[self._seq] = _Kept(
+            message, payload, piece, mask, jobs, size, RESEND_S, now_s + RESEND_S, piece.told
+        )
         self._kept_jobs += jobs
         self._kept_bytes += size
         self.jobs_done += jobs
         piece.unacknowledged += 1
-        piece.done, piece.others, piece.staged, piece.timings = {}, [], {}, {}
+        piece.done, piece.others, piece.staged, piece.timings, piece.told = {}, [], {}, {}, None
         return [ToFinalizer(message, payload), ToDispatcher(ran)]
 
-    def _acknowledged(self, seq: int) -> list[Command]:
+    def _acknowledged(self, seq: int, stale: list[Any]) -> list[Command]:
         commands: list[Command] = []
+        events: list[JobEvent] = []
         for number in [number for number in self._kept if number <= seq]:
             kept = self._kept.pop(number)
+            if kept.told is not None:
+                events += _true_of(kept, stale)
             self._kept_jobs -= kept.jobs
             self._kept_bytes -= kept.size_bytes
             kept.piece.unacknowledged -= 1
             self._forget(kept.piece, kept.mask)
             commands += self._release(kept.piece)
-        return commands
+        return [*commands, TellHooks(events)] if events else commands
 
     def _release(self, piece: Piece) -> list[Command]:
         """Free the journal row once nothing of the piece is unstarted, running, unsent or uncommitted."""
@@ -403,6 +421,15 @@ class LaneCore:
 
     def _holding(self) -> list[Any]:
         return [[receipt_id, mask] for (receipt_id, _), mask in self._held.items()]
+
+
+def _true_of(kept: _Kept, stale: list[Any]) -> list[JobEvent]:
+    """Return what of a message came to be as it said."""
+    wrong = 0
+    for receipt_id, mask in stale:
+        if receipt_id == kept.message.receipt_id:
+            wrong |= mask
+    return [event for index, event in kept.told or () if not wrong >> index & 1]
 
 
 def _error_bytes(error: dict[str, Any] | None) -> int:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from random import Random
+from time import monotonic
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,14 @@ from awa_pool.outcomes import Ending, describe_error, resolve_outcome
 from awa_pool.registry import Registry, Task
 from awa_pool.states import Outcome
 
-from .attempt import job_type_of
+from .attempt import Attempt, job_type_of
 from .bodies import Body, Unreadable
 from .core import Piece
+from .owed import KIND as OWED
 
 if TYPE_CHECKING:  # loaded by the first attempt that has follow-ups
     from awa_pool.follow_ups import Sealed
+    from awa_pool.hooks import JobEvent
 
 _log = logging.getLogger(__name__)
 
@@ -36,13 +39,31 @@ def leave_out_our_frame(raised: BaseException) -> None:
 class Endings:
     """Records how attempts ended in their pieces."""
 
-    def __init__(self, registry: Registry, app_name: str, rng: Random) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        app_name: str,
+        rng: Random,
+        tell: Callable[[list[JobEvent]], None] | None = None,
+    ) -> None:
+        """`tell` has hooks called; it must not block."""
         self.registry = registry
+        self.tell = tell
         self._job_type = job_type_of(registry)
         self.watched = frozenset(
             registry.triggers.wanted((task.kind, task.args_type) for task in registry.tasks.values())
         )
         """Kinds for which something was registered: their outcomes are looked at."""
+        self.hooked = frozenset(
+            task.kind
+            for task in registry.tasks.values()
+            if registry.triggers.hooks(task.kind, task.args_type)
+        )
+        """Kinds whose hooks are told."""
+        if self.hooked:
+            self.watched |= {OWED}
+        self.job = self._job_with_news if self.hooked else self._job
+        """Builds what the handler sees; None when the args do not decode (then that is recorded)."""
         self._app_name = app_name
         self._rng = rng
         self.dropped: dict[str, str] = {}
@@ -87,10 +108,21 @@ class Endings:
     def cancelled_before_start(self) -> Ending:
         return Ending(Outcome.CANCEL, error={"error": "cancelled before it started", "type": "Cancel"})
 
-    def job(
+    def _job_with_news(
         self, piece: Piece, task: Task, index: int, body: list[Any], is_cancelled: Callable[[], bool]
-    ) -> Job[Any] | None:
-        """Build what the handler sees; None when the args do not decode (then that is recorded)."""
+    ) -> Attempt | None:
+        job = self._job(piece, task, index, body, is_cancelled)
+        if job is not None and task.kind in self.hooked:
+            job._began_s = monotonic()
+            if self.tell is not None:
+                from awa_pool.hooks import Started
+
+                self.tell([Started(job)])
+        return job
+
+    def _job(
+        self, piece: Piece, task: Task, index: int, body: list[Any], is_cancelled: Callable[[], bool]
+    ) -> Attempt | None:
         job_id, kind, stored, attempt, run_lease, max_attempts, extra = body
         queue, priority = piece.queue, piece.priority
         try:  # args types may run user code, and a row of other software may hold anything
@@ -126,6 +158,8 @@ class Endings:
                 staged, ending = (), Ending(Outcome.FAIL, error=describe_error(staging.problem))
         if task.kind in self.watched:
             ending, staged = self._with_specs(job, task, ending, staged)
+            if self.hooked:
+                self._keep_news(piece, index, job, ending)
         follow_ups = b"[%s]" % b",".join(sealed.text for sealed in staged) if staged else b""
         self.record(piece, index, job.id, job.run_lease, job.kind, ending, follow_ups)
         return ending.outcome is Outcome.COMPLETED and not follow_ups
@@ -147,6 +181,22 @@ class Endings:
                 ending, failed, job.attempt, job.max_attempts, task.backoff, self._rng
             )
             return ended, ()
+
+    def _keep_news(self, piece: Piece, index: int, job: Job[Any], ending: Ending) -> None:
+        """Keep what hooks are to hear once this ending is committed."""
+        from awa_pool import hooks, specs
+
+        told: list[JobEvent] = []
+        if job.kind == OWED:
+            if ending.outcome in (Outcome.COMPLETED, Outcome.CANCEL):  # done with, or given up
+                told = getattr(job, "_told", [])
+        elif job.kind in self.hooked:
+            event = specs.event_of(ending, job.attempt, job.max_attempts, datetime.now(UTC))
+            ran_s = monotonic() - job._began_s if isinstance(job, Attempt) else 0.0
+            news = None if event is None else hooks.job_event(event, job, ran_s)
+            told = [] if news is None else [news]
+        if told:
+            piece.told = [*(piece.told or ()), *((index, event) for event in told)]
 
     @staticmethod
     def record(

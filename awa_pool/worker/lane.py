@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from awa_pool.page import LanePage
 from awa_pool.wire import Dealer
 
-from .core import Arrived, Command, Event, LaneCore, ReleaseRow, ToDispatcher, ToFinalizer
+from .core import Arrived, Command, Event, LaneCore, ReleaseRow, TellHooks, ToDispatcher, ToFinalizer
+
+if TYPE_CHECKING:
+    from awa_pool.hooks import JobEvent
 
 
 class Lane:
     """Used by one thread, which made it: its sockets belong to that thread."""
 
-    def __init__(self, core: LaneCore, page: LanePage, settings: Mapping[str, Any], name: str) -> None:
+    def __init__(
+        self,
+        core: LaneCore,
+        page: LanePage,
+        settings: Mapping[str, Any],
+        name: str,
+        tell: Callable[[list[JobEvent]], None] | None = None,
+    ) -> None:
+        """`tell` is called with what hooks are to hear; it must not block."""
         identity = f"w{settings['worker']}-{settings['incarnation']}-{name}"
         self.core = core
         self.page = page
+        self._tell = tell
         self.dispatcher = Dealer(str(settings["dispatcher_path"]), identity)
         self.finalizer = Dealer(str(settings["finalizer_path"]), identity)
 
@@ -60,6 +72,9 @@ class Lane:
                     self.dispatcher.send(message)
                 case ReleaseRow(row):
                     self.page.release_piece(row)
+                case TellHooks(events):
+                    if self._tell is not None:
+                        self._tell(events)
 
     def publish(self) -> None:
         """Show on the page how many attempts this lane has ended."""

@@ -32,11 +32,13 @@ from .output import TaggedStream, Tags, finish_lines, install
 from .process import become_worker, reseed, resident_bytes
 from .quota import Quota
 from .sync import SyncExecutor
+from .telling import Teller
 
 ROLE = "worker"
 EXIT_FATAL = 1
 EXIT_ORPHANED = 3
 _CONFIGURE_S = 60.0
+_HOOKS_S = 2.0  # for events that hooks have not been told when a worker ends
 _LEAVE_S = 2.0  # threads and processes that handlers left behind delay the exit for at most this long
 
 _log = logging.getLogger(__name__)
@@ -88,12 +90,13 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
     capacity = max(1, int(settings.get("concurrency") or 1))
     rules = _kill_rules(registry, float(settings.get("kill_grace_s") or 0.0))
     page = Page.create(str(settings["page_path"]), capacity if async_kinds else 1, list(kinds), rules=rules)
-    endings = Endings(registry, str(settings.get("app") or "__main__"), random.Random())
+    teller = Teller(registry, tags)
+    endings = Endings(registry, str(settings.get("app") or "__main__"), random.Random(), teller.tell)
     quota = Quota(int(settings.get("max_jobs") or 0), time.monotonic())
     loop = WorkerLoop(pipe, ROLE, incarnation, quota, endings.dropped)
     if sync_kinds:
         core = LaneCore(number, incarnation, "sync", 1, sync_kinds)
-        lane = Lane(core, page.sync, settings, "sync")
+        lane = Lane(core, page.sync, settings, "sync", teller.tell)
 
         def show_title(kind: str | None) -> None:
             setproctitle.setproctitle(f"{title}: {kind}" if kind else title)
@@ -113,6 +116,7 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
     drained = loop.run()
     if drained:
         loop.tell_figures()
+        teller.close(_HOOKS_S)
         _stop(registry)
         if loop.close():
             wire.terminate()

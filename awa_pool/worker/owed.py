@@ -2,7 +2,7 @@
 hand), and the app registered something for that.
 
 Such a job was put in with the outcome, so the duty to evaluate it cannot be lost. Its handler calls the app's specs and
-stages what they return: those follow-ups commit with the end of this job, exactly once.
+stages what they return: those follow-ups commit with the end of this job, exactly once. Hooks are told after that.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from awa_pool.states import Trigger
 if TYPE_CHECKING:
     from awa_pool.specs import Event
 
+    from .attempt import Attempt
+
 KIND = "awa:outcome"
 _log = logging.getLogger(__name__)
 
@@ -27,7 +29,7 @@ _log = logging.getLogger(__name__)
 def outcome_task(registry: Registry) -> Task:
     """Return the task that evaluates owed outcomes by an app's registry."""
 
-    def evaluate(job: Job[dict[str, Any]]) -> object:
+    def evaluate(job: Attempt) -> object:
         try:
             _evaluate(registry, job)
         except Exception as problem:
@@ -46,7 +48,7 @@ def outcome_task(registry: Registry) -> Task:
     return Task(kind=KIND, args_type=dict, handler=evaluate, is_async=False, max_attempts=3)
 
 
-def _evaluate(registry: Registry, job: Job[dict[str, Any]]) -> None:
+def _evaluate(registry: Registry, job: Attempt) -> None:
     from awa_pool import specs
 
     facts = job.args
@@ -61,8 +63,12 @@ def _evaluate(registry: Registry, job: Job[dict[str, Any]]) -> None:
         args, facts["id"], facts["kind"], facts["attempt"], facts["max_attempts"], facts["queue"],
         facts["priority"], facts["run_lease"], extra,
     )  # fmt: skip
-    for name in facts["outcomes"]:
-        event = event_from(facts, Trigger(name))
+    events = [event_from(facts, Trigger(name)) for name in facts["outcomes"]]
+    if registry.triggers.hooks(ended.kind, args_type):
+        from awa_pool.hooks import job_event
+
+        job._told = [told for event in events if (told := job_event(event, ended)) is not None]
+    for event in () if facts.get("specs_told") else events:
         job.follow_ups().add(specs.evaluate(registry, event, ended, args_type))
 
 
