@@ -1,5 +1,5 @@
 -- put_jobs(json array) -> how many jobs were put in: an attempt's follow-ups without keys, sealed by a worker.
--- Arrow: (new) -> available | scheduled. Guard: none. Locks: none but the new rows'. Errors: as put_jobs_<slot>.
+-- Arrow: (new) -> available | scheduled. Guard: none. Locks: none but the new rows'. Errors: as stage_jobs_<slot>.
 create or replace function {schema}.put_jobs(p_jobs json) returns int
 language plpgsql volatile
 set plan_cache_mode = force_generic_plan
@@ -11,7 +11,7 @@ begin
     -- The xid first, then the slot: then the slot cannot be closed before this transaction has ended.
     perform pg_current_xact_id();
     case pg_sequence_last_value('{schema_text}.current_slot'::regclass){each_slot}
-    when {slot} then return cardinality({schema}.put_jobs_{slot}(p_jobs, true, true));{end_slot}
+    when {slot} then return {schema}.stage_jobs_{slot}(p_jobs);{end_slot}
     end case;
 end
 $$;

@@ -8,13 +8,14 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 as $$
 begin
-    update {schema}.receipts_{slot} as r set closed = r.closed | p_bit
-     where r.receipt_id = p_receipt and r.nonce = p_nonce and r.closed & p_bit = 0
-       and p_bit & (9223372036854775807 >> (63 - r.n)) <> 0 and (r.yields is null or r.yields & p_bit = 0);
-    if not found then
-        return false;
-    end if;
-    insert into {schema}.completions_{slot} (slot, receipt_id, mask, outcome) values ({slot}, p_receipt, p_bit, 1);
-    return true;
+    with closed as (
+        update {schema}.receipts_{slot} as r set closed = r.closed | p_bit
+         where r.receipt_id = p_receipt and r.nonce = p_nonce and r.closed & p_bit = 0
+           and p_bit & (9223372036854775807 >> (63 - r.n)) <> 0 and (r.yields is null or r.yields & p_bit = 0)
+        returning r.receipt_id
+    )
+    insert into {schema}.completions_{slot} (slot, receipt_id, mask, outcome)
+    select {slot}, c.receipt_id, p_bit, 1 from closed as c;
+    return found;
 end
 $$;
