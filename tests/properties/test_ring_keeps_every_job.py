@@ -45,6 +45,9 @@ class Ring(RuleBasedStateMachine):
         self.done: set[int] = set()
         self.buried: set[int] = set()
         self.pending: list[set[int]] = [set() for _ in self.producers]
+        self.late: set[int] = set()
+        """Committed since the last sweep by a transaction that was open for a while: where the lane of a slot sealed
+        long ago was found drained, only the next sweep finds them."""
 
     @initialize()
     def start_afresh(self) -> None:
@@ -68,20 +71,28 @@ class Ring(RuleBasedStateMachine):
         if commits:
             self.producers[who].commit()
             self.available |= self.pending[who]
+            self.late |= self.pending[who]
         else:
             self.producers[who].rollback()
         self.pending[who] = set()
 
     @rule(queues=st.permutations(["a", "b"]), total=st.integers(1, 12), chunk=st.integers(1, 4))
     def claim(self, queues: list[str], total: int, chunk: int) -> None:
-        receipts = self._claim(queues, total, chunk)
-        taken = {job for r in receipts for job in r.job_ids}
-        assert len(taken) == sum(len(r.job_ids) for r in receipts)
-        assert taken <= self.available
-        assert len(taken) == min(total, len(self.available))
-        self.available -= taken
-        for r in receipts:
-            self.running |= {job: (r, i) for i, job in enumerate(r.job_ids)}
+        taken = self._claim_all(queues, total, chunk)
+        assert len(taken) >= min(total, len((self.available | taken) - self.late))
+
+    def _claim_all(self, queues: list[str], total: int, chunk: int) -> set[int]:
+        """Claim until there is enough or nothing comes: one claim takes no more than the window of its lane shows."""
+        taken: set[int] = set()
+        while len(taken) < total and (receipts := self._claim(queues, total - len(taken), chunk)):
+            jobs = [job for r in receipts for job in r.job_ids]
+            assert len(jobs) == len(set(jobs)) <= total - len(taken)
+            assert self.available.issuperset(jobs)
+            self.available.difference_update(jobs)
+            taken.update(jobs)
+            for r in receipts:
+                self.running |= {job: (r, i) for i, job in enumerate(r.job_ids)}
+        return taken
 
     def _claim(self, queues: list[str], total: int, chunk: int) -> list[Receipt]:
         rows = claim_rows(self.conn, queues, total, chunk)
@@ -134,7 +145,9 @@ class Ring(RuleBasedStateMachine):
     @rule()
     def keep_house(self) -> None:
         call(self.conn, "exhaust_slots()")
-        assert call(self.conn, "sweep()") == "nothing"
+        found = call(self.conn, "sweep()")
+        assert found == "nothing" or (self.late and "drained lanes have late jobs" in found)
+        self.late.clear()
         call(self.conn, "trim_cursors()")
 
     @rule()
@@ -162,8 +175,9 @@ class Ring(RuleBasedStateMachine):
     def teardown(self) -> None:
         for who in range(len(self.producers)):
             self.end_the_transaction(who, commits=True)
-        taken = [job for r in self._claim(["a", "b"], 100_000, 63) for job in r.job_ids]
-        assert sorted(taken) == sorted(self.available)
+        self.keep_house()
+        left = set(self.available)
+        assert self._claim_all(["a", "b"], 100_000, 63) == left
 
 
 def _ended(receipt: Receipt, index: int, job: int, outcome: str) -> dict[str, Any]:
@@ -184,7 +198,7 @@ def test_every_job_is_in_exactly_one_place_whatever_happens_in_whatever_order(ds
         run_state_machine_as_test(
             Bound,
             settings=settings(
-                max_examples=20,
+                max_examples=60,
                 stateful_step_count=25,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),
