@@ -182,6 +182,11 @@ def do(job: Job[Do]) -> object:
         case "wait for file":
             open(path + ".started", "w").close()
             wait_for_file(path)
+        case "wait for file, reading mail":
+            open(path + ".started", "w").close()
+            while not os.path.exists(path):
+                job.is_cancelled()
+                time.sleep(0.002)
         case "until cancelled":
             wait_until_cancelled(job)
         case _:
