@@ -14,6 +14,7 @@ from rich.text import Text
 
 from awa_pool.config import SETTINGS, PoolConfig, load
 from awa_pool.errors import ConfigError, JobNotFound
+from awa_pool.follow_ups import PARENT
 from awa_pool.job import JobRow
 from awa_pool.states import State
 from awa_pool.store import statements as do
@@ -86,11 +87,13 @@ def print_job(row: JobRow, key: KeyState | None, *, as_json: bool) -> None:
     """Print everything about one job, and who holds its unique key."""
     if as_json:
         told = None if key is None else key._asdict() | {"states": states_of(key.states)}
-        render.print_json(row._asdict() | {"unique": told})
+        render.print_json(row._asdict() | {"unique": told, "staged_by": _parent(row)})
         return
     out = render.console()
     for name, value in _fields(row._asdict()):
         out.print(Text.assemble((f"{name:<14}", "bold"), render.plain(value)))
+    if (parent := _parent(row)) is not None:
+        out.print(Text.assemble((f"{'staged by':<14}", "bold"), f"job {parent}"))
     if key is not None:
         out.print(Text.assemble((f"{'unique':<14}", "bold"), _key_line(row, key)))
     for error in row.errors:
@@ -216,6 +219,12 @@ def _error_line(error: dict[str, Any]) -> str:
     """Return `Type: message` of one error record, whoever wrote it."""
     text = str(error.get("error") or error).strip()
     return f"{error['type']}: {text}" if error.get("type") else text
+
+
+def _parent(row: JobRow) -> int | None:
+    """Return the job whose end put this one in; other software may have written anything there."""
+    parent = row.metadata.get(PARENT)
+    return parent if type(parent) is int and 0 < parent <= MOST_ID else None
 
 
 def _key_line(row: JobRow, key: KeyState) -> str:

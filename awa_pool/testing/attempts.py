@@ -99,7 +99,9 @@ async def call_async(task: Task, job: Any) -> Handled:
 
 def _is_the_tests_own(problem: BaseException) -> bool:
     """`pytest.fail` and `pytest.skip` in a stub speak of the test, not of the job."""
-    return isinstance(problem, KeyboardInterrupt) or type(problem).__module__.startswith("_pytest.")
+    return isinstance(problem, KeyboardInterrupt) or any(
+        cls.__module__.startswith("_pytest.") for cls in type(problem).__mro__
+    )
 
 
 def message_of(piece: Piece) -> tuple[AttemptsEnded, tuple[bytes, ...]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -66,28 +66,32 @@ def awa_app(pytestconfig: pytest.Config) -> Client | AsyncClient | None:
 
 @pytest.fixture
 def awa_dsn(awa_databases: Databases, awa_app: Any) -> Iterator[str]:
-    """DSN of a database of this test's own, with the schema (the app's) installed."""
+    """DSN of a database of this test's own, with the schema installed.
+
+    The app's client is pointed at it until the test ends: no handler can reach another database through it.
+    """
     from awa_pool.errors import AwaError
 
     try:
         name = awa_databases.create("awa_pool" if awa_app is None else awa_app.schema)
     except AwaError as problem:
         pytest.fail(f"no database for awa-pool's fixtures: {problem}", pytrace=False)
-    yield awa_databases.dsn(name)
+    dsn = awa_databases.dsn(name)
+    with nullcontext() if awa_app is None else _pointed(awa_app, dsn):
+        yield dsn
     awa_databases.drop(name)
 
 
 @pytest.fixture
 def awa_client(awa_dsn: str, awa_app: Any) -> Iterator[Client | AsyncClient]:
-    """The app's own client, pointed at this test's database until it ends; without an app a client of the test's own."""
-    if awa_app is None:
-        from awa_pool.client import Client
+    """The app's own client, on this test's database until it ends; without an app a client of the test's own."""
+    if awa_app is not None:
+        yield awa_app
+        return
+    from awa_pool.client import Client
 
-        with Client(awa_dsn, schema="awa_pool") as client:
-            yield client
-    else:
-        with _pointed(awa_app, awa_dsn):
-            yield awa_app
+    with Client(awa_dsn, schema="awa_pool") as client:
+        yield client
 
 
 @pytest.fixture
@@ -95,11 +99,12 @@ def awa_async_client(awa_dsn: str, awa_app: Any) -> Iterator[AsyncClient]:
     """An AsyncClient on this test's database, with the tasks of the app; the app's own where it is one."""
     from awa_pool.client import AsyncClient
 
-    client = awa_app
-    if not isinstance(awa_app, AsyncClient):
-        client = AsyncClient(awa_dsn, schema="awa_pool" if awa_app is None else awa_app.schema)
-        if awa_app is not None:
-            client.registry = awa_app.registry
+    if isinstance(awa_app, AsyncClient):
+        yield awa_app
+        return
+    client = AsyncClient(awa_dsn, schema="awa_pool" if awa_app is None else awa_app.schema)
+    if awa_app is not None:
+        client.registry = awa_app.registry
     with _pointed(client, awa_dsn):
         yield client
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from awa_pool import Client
+from awa_pool import Client, Job
 from awa_pool.cli.entry import main
+from awa_pool.testing import assert_enqueued, work_one
 
 
 @pytest.fixture
@@ -54,6 +55,19 @@ def test_a_job_shows_who_holds_its_unique_key(run: Any, client: Client) -> None:
     plain = client.insert({}, kind="k")
     assert json.loads(run("job", str(plain), "--json"))["unique"] is None
     assert "unique" not in run("job", str(plain))
+
+
+def test_a_follow_up_shows_what_it_was_staged_by(run: Any, client: Client) -> None:
+    def stage(job: Job[dict[str, Any]]) -> None:
+        job.enqueue_on_completion({"n": 1}, kind="next")
+
+    parent = client.insert({}, kind="first")
+    work_one(client, "first", stage)
+    (child,) = assert_enqueued(client, "next")
+    assert f"staged by     job {parent}" in run("job", str(child.id))
+    assert json.loads(run("job", str(child.id), "--json"))["staged_by"] == parent
+    assert json.loads(run("job", str(parent), "--json"))["staged_by"] is None
+    assert "staged by" not in run("job", str(parent))
 
 
 def test_an_unknown_job_is_a_failure_that_names_it(run: Any) -> None:
