@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
 import psycopg
+from psycopg.pq import ExecStatus
 from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
@@ -59,7 +60,8 @@ class AsyncStore:
                     prepare=False,
                     binary=call.binary,
                 )
-                rows = await cursor.fetchall() if cursor.description else []
+                result = cursor.pgresult
+                rows = await cursor.fetchall() if result and result.status == ExecStatus.TUPLES_OK else []
         except psycopg.Error as problem:
             raise translate(problem, self.schema, self.secrets) from None
         return call.read(rows)

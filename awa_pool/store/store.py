@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
 from awa_pool import sqlfiles
@@ -63,7 +63,8 @@ class Store:
                     prepare=False,
                     binary=call.binary,
                 )
-                rows = cursor.fetchall() if cursor.description else []
+                result = cursor.pgresult  # asked itself: the cursor's description makes an object a column
+                rows = cursor.fetchall() if result and result.status == ExecStatus.TUPLES_OK else []
         except psycopg.Error as problem:
             raise translate(problem, self.schema, self.secrets) from None
         return call.read(rows)

@@ -17,6 +17,10 @@ class Put(NamedTuple):
     is_new: bool
 
 
+_PLAIN = Options._fields.index("run_at")
+_NOTHING = (None,) * (len(Options._fields) - _PLAIN)
+
+
 class PutMany(NamedTuple):
     """The jobs of one document: ids in order, and how many of them are holders of a key that was wanted."""
 
@@ -37,7 +41,12 @@ def put(options: Options, args: str, key: bytes | None, on_conflict: str) -> Cal
     """Put one job in -> its id, or under 'skip' the holder's; `args` is JSON text."""
     params: dict[str, Any] = {
         "kind": options.kind, "args": args, "queue": options.queue, "priority": options.priority,
-        "max_attempts": options.max_attempts, "run_at": options.run_at,
+        "max_attempts": options.max_attempts,
+    }  # fmt: skip
+    if key is None and options[_PLAIN:] == _NOTHING:  # most jobs: half the parameters, a tenth less time
+        return Call("enqueue_plain", params, lambda rows: Put(rows[0][0], True))
+    params |= {
+        "run_at": options.run_at,
         "metadata": None if options.metadata is None else options.metadata.decode(),
         "tags": options.tags, "ordering_key": options.ordering_key, "deadline_s": options.deadline_s,
     }  # fmt: skip
