@@ -125,7 +125,7 @@ class Finalizer:
         if calls:
             self._note_rate()
             self._out += calls
-        self._out += self.staged.flush(now_s)
+        self._out += self.staged.flush(now_s, linger_s)
         self._tell_load()
         self._maybe_leave()
         return self._out
@@ -135,7 +135,7 @@ class Finalizer:
         linger_s = 0.0 if self._leave_s is not None else self._linger_s
         due = [
             self.roads.due_s(linger_s, self._full_jobs()),
-            self.staged.due_s(self._now_s),
+            self.staged.due_s(self._now_s, linger_s),
             *(self._peers[peer].due_s() for peer in self._to_ack),
         ]
         if self._leave_s is not None:
@@ -266,7 +266,7 @@ class Finalizer:
             self._linger_s = min(self._linger_s, PROMPT_S)
         self.roads.put(parts, items)
         for end in ends:
-            self.staged.put(end)
+            self.staged.put(end, self._now_s)
 
     def _end_attempts(self, message: EndAttempts) -> None:
         parts, items, bad = read_endings(message)

@@ -89,7 +89,7 @@ class Database:
             case StoreAnswered(FinishStaged(lane), (ends, took_s)):
                 return StagedAnswered(lane, [_staged_answer(end) for end in ends], took_s)
             case StoreFailed(FinishStaged(lane, ends), error):
-                return StagedAnswered(lane, [_no(error)] * len(ends), 0.0)
+                return StagedAnswered(lane, [_no(error, whole_trip=True)] * len(ends), 0.0)
             case StoreAnswered(LookUp(), (rows, _)):
                 return LookedUp(rows)
             case StoreFailed(LookUp(), _):
@@ -126,5 +126,6 @@ def _staged_answer(end: EndedStaged | Exception) -> StagedRow | StagedNo:
     return StagedRow(end.status, end.state, end.inserted, end.skipped)
 
 
-def _no(error: Exception) -> StagedNo:
-    return StagedNo(trouble_of(error), reason_of(error), getattr(error, "sqlstate", None))
+def _no(error: Exception, *, whole_trip: bool = False) -> StagedNo:
+    sqlstate = getattr(error, "sqlstate", None)
+    return StagedNo(trouble_of(error), reason_of(error), sqlstate, whole_trip)

@@ -83,6 +83,8 @@ class StagedNo:
     trouble: Trouble
     error: str
     sqlstate: str | None = None
+    whole_trip: bool = False
+    """The database says so of all that travelled with it; which of them it was is not known."""
 
 
 class OpenRow(Protocol):
