@@ -225,9 +225,13 @@ def test_rows_that_were_rolled_back_are_walked_over_a_few_times_only(dsn: str) -
     with session(dsn) as conn, session(dsn, autocommit=False) as undone:
         enqueue(undone, 60_000)
         undone.rollback()
-        call(conn, "advance_cursors('a', array[0])")
-        call(conn, "advance_cursors('a', array[0])")
-        assert buffers(conn) < 100
+
+        def advanced() -> bool:
+            for _ in range(2):
+                call(conn, "advance_cursors('a', array[0])")
+            return buffers(conn) < 100  # each transaction open elsewhere (an autovacuum) costs some 80 probes more
+
+        until(advanced, "nothing is walked over")
 
 
 def buffers(conn: psycopg.Connection[tuple[object, ...]]) -> int:
