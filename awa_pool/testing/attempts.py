@@ -9,10 +9,11 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from awa_pool.messages import AttemptsEnded
+from awa_pool.hooks import JobEvent
+from awa_pool.messages import AttemptsEnded, ResultsCommitted
 from awa_pool.registry import Registry, Task, kind_of
 from awa_pool.worker import owed
-from awa_pool.worker.core import Flush, LaneCore, Piece, ToFinalizer
+from awa_pool.worker.core import Arrived, Flush, LaneCore, Piece, TellHooks, ToFinalizer
 from awa_pool.worker.endings import Endings, leave_out_our_frame
 
 APP = "under test"
@@ -28,9 +29,9 @@ def view_of(registry: Registry, *tasks: Task) -> Registry:
     return view
 
 
-def endings_of(registry: Registry) -> Endings:
-    """Return what resolves outcomes for this app."""
-    return Endings(registry, APP, Random())
+def endings_of(registry: Registry, tell: Callable[[list[JobEvent]], None] | None = None) -> Endings:
+    """Return what resolves outcomes for this app; `tell` is handed what hooks are to hear at once."""
+    return Endings(registry, APP, Random(), tell)
 
 
 def kind_named(registry: Registry, what: Any, kind: str | None = None) -> str:
@@ -104,8 +105,16 @@ def _is_the_tests_own(problem: BaseException) -> bool:
     )
 
 
-def message_of(piece: Piece) -> tuple[AttemptsEnded, tuple[bytes, ...]]:
-    """Return what a worker would send to the finalizer."""
-    lane = LaneCore(0, APP, "sync", 1, [])
-    (message,) = (step for step in lane.step(Flush(piece), 0.0) if isinstance(step, ToFinalizer))
-    return message.message, tuple(message.payload)
+class Sent:
+    """What a worker has sent to the finalizer, and keeps until it is acknowledged."""
+
+    def __init__(self, piece: Piece) -> None:
+        self._lane = LaneCore(0, APP, "sync", 1, [])
+        (sent,) = (step for step in self._lane.step(Flush(piece), 0.0) if isinstance(step, ToFinalizer))
+        self.message: AttemptsEnded = sent.message
+        self.payload = tuple(sent.payload)
+
+    def acknowledged(self, word: ResultsCommitted) -> list[JobEvent]:
+        """Return what hooks are to hear now that it is committed."""
+        told = (step.events for step in self._lane.step(Arrived(word), 0.0) if isinstance(step, TellHooks))
+        return [event for events in told for event in events]

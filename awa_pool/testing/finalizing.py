@@ -21,11 +21,12 @@ from awa_pool.finalizer.events import (
     FinishStaged,
     Heard,
     LookUp,
+    Send,
     Settings,
     StagedAnswered,
     StagedNo,
 )
-from awa_pool.messages import AttemptsEnded
+from awa_pool.messages import AttemptsEnded, ResultsCommitted
 from awa_pool.store.threads import StoreAnswered, StoreFailed
 
 from .results import STALE
@@ -44,6 +45,8 @@ class Written:
     values: dict[str, Any] | None = None
     follow_ups: bool = False
     skipped: tuple[tuple[str, int], ...] = ()
+    word: ResultsCommitted | None = None
+    """What the worker would hear."""
 
     def note(self, command: Command, event: Event | None) -> None:
         """Take an answer; the last one counts."""
@@ -71,12 +74,15 @@ def finish(message: AttemptsEnded, payload: tuple[bytes, ...], runtime_id: str) 
     while True:
         event = events.popleft() if events else Tick()
         for command in core.step(event, time.monotonic()):
-            if isinstance(command, Complete | Finish | FinishStaged | LookUp):
-                answer = yield from _ask(command, runtime_id)
-                written.note(command, answer)
-                if answer is not None:
-                    events.append(answer)
-        if core.held_jobs == 0:
+            match command:
+                case Complete() | Finish() | FinishStaged() | LookUp():
+                    answer = yield from _ask(command, runtime_id)
+                    written.note(command, answer)
+                    if answer is not None:
+                        events.append(answer)
+                case Send(_, ResultsCommitted() as word):
+                    written.word = word
+        if written.word is not None:
             return written
         now_s = time.monotonic()
         if now_s > until_s:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from awa_pool.client import AsyncClient, Client
+from awa_pool.hooks import JobEvent, call_hooks
 from awa_pool.job import Job
-from awa_pool.registry import Task
+from awa_pool.registry import Registry, Task
 from awa_pool.store.statements import Call
 
 from . import attempts
@@ -27,13 +28,27 @@ class Handle:
 
 
 @dataclass(frozen=True, slots=True)
+class Tell:
+    """Call the hooks of these events; what they raise is logged."""
+
+    registry: Registry
+    events: Sequence[JobEvent]
+
+    def __call__(self) -> None:
+        """Call them."""
+        for event in self.events:
+            task = self.registry.tasks.get(event.job.kind)
+            call_hooks(self.registry.triggers, dict if task is None else task.args_type, event)
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """Wait a moment."""
 
     seconds: float
 
 
-Step = Call[Any] | Handle | Pause
+Step = Call[Any] | Handle | Tell | Pause
 Steps = Generator[Step, Any, T]
 
 
@@ -65,6 +80,8 @@ def _carried_out(client: Client, step: Step) -> Any:
     match step:
         case Handle(task, job):
             return attempts.call(task, job)
+        case Tell():
+            return step()
         case Pause(seconds):
             return time.sleep(seconds)
     return client._run(step, None)
@@ -89,6 +106,8 @@ async def _carried_out_async(client: AsyncClient, step: Step) -> Any:
     match step:
         case Handle(task, job):
             return await attempts.call_async(task, job)
+        case Tell():
+            return await asyncio.to_thread(step)
         case Pause(seconds):
             return await asyncio.sleep(seconds)
     return await client._run(step, None)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, overload
 import orjson
 
 from awa_pool.client import AsyncClient, Client
+from awa_pool.hooks import JobEvent
 from awa_pool.job import Job
 from awa_pool.registry import Registry, Task
 from awa_pool.states import Outcome, State
@@ -20,7 +21,7 @@ from awa_pool.worker.limits import nearest_limit_s
 
 from . import attempts, finalizing
 from .results import NO_JOB, STALE, WorkResult, jobs_of, outcome_of, told_of
-from .steps import Handle, Pause, Steps, drive
+from .steps import Handle, Pause, Steps, Tell, drive
 
 MOST_JOBS = 1000
 _BATCH = 50
@@ -52,7 +53,7 @@ def work_one(
     """Claim one available job, run its handler here, and write its end as a pool would; returns what happened.
 
     `what` is an args type or the name of a kind; without it the next job of `queue`, or of the app's queues. `handler`
-    stands in for the registered one. Due jobs are made available first. With an AsyncClient the result is to be awaited,
+    stands in for the registered one. Due jobs are made available first; specs and hooks of the app are called. With an AsyncClient the result is to be awaited,
     and async handlers run on the running loop.
     Not done here: deadlines are told (`job.deadline_s`), not enforced; process hooks do not run.
     Errors: TypeError, before anything is claimed, when nothing says which job or how to run it.
@@ -157,9 +158,11 @@ def _work_next(registry: Registry, kind: str | None, queues: list[str], is_async
     except BaseException:
         yield do.finish(orjson.dumps([_given_back(receipt)]))
         raise
-    message, payload = attempts.message_of(piece)
-    written = yield from finalizing.finish(message, payload, runtime_id)
-    return _result(written, job, raised, payload)
+    sent = attempts.Sent(piece)
+    written = yield from finalizing.finish(sent.message, sent.payload, runtime_id)
+    if written.word is not None and (events := sent.acknowledged(written.word)):
+        yield Tell(registry, events)
+    return _result(written, job, raised, sent.payload)
 
 
 def _claim(kind: str | None, queues: list[str], runtime_id: str) -> Steps[_Claimed]:
@@ -205,7 +208,8 @@ def _run(
     registry: Registry, piece: Piece, body: Body, is_async: bool
 ) -> Steps[tuple[Job[Any] | None, BaseException | None]]:
     """Run the attempt; how it ended lies in the piece, as in a worker."""
-    endings = attempts.endings_of(registry)
+    begun: list[JobEvent] = []
+    endings = attempts.endings_of(registry, begun.extend)
     task: Task | None = registry.tasks.get(body[1])
     if task is None or isinstance(body, Unreadable):
         endings.record_unrun(piece, 0, body, set())
@@ -216,6 +220,8 @@ def _run(
     if job is None:
         return _bare_job(piece, body), None
     job.deadline_s = task.deadline_s if body[6] is None else nearest_limit_s(body[6], task)
+    if begun:
+        yield Tell(registry, begun)
     result, raised = yield Handle(task, job)
     ending = endings.of_handler(task, job.attempt, result, raised)
     endings.settle(piece, 0, job, task, ending)

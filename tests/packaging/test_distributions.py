@@ -86,6 +86,33 @@ def test_the_wheel_declares_the_console_script(wheel: zipfile.ZipFile) -> None:
     assert dict(scripts["console_scripts"]) == {"awa-pool": "awa_pool.cli:main"}
 
 
+def test_pytest_finds_the_fixtures_of_an_installed_wheel(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    wheel.extractall(tmp_path / "site")
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "pytest.ini").write_text("[pytest]\n")
+    (work / "test_it.py").write_text(
+        "import awa_pool.testing\n"
+        "from awa_pool.testing import HandlerJob\n"
+        "def test_it(pytestconfig):\n"
+        f"    assert awa_pool.testing.__file__.startswith({str(tmp_path)!r})\n"
+        "    assert pytestconfig.getoption('--awa-dsn') is None\n"
+        "    assert HandlerJob({'n': 1}, kind='k').run(lambda job: None).is_completed\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--fixtures", "-v", "."], cwd=work,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")}, check=False, capture_output=True, text=True,
+        timeout=60,
+    )  # fmt: skip
+    assert "awa_client" in done.stdout, done.stdout + done.stderr
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-W", "error", "."], cwd=work,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")}, check=False, capture_output=True, text=True,
+        timeout=60,
+    )  # fmt: skip
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
 def test_a_users_own_modules_do_not_come_between(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     wheel.extractall(tmp_path / "site")
     (tmp_path / "work").mkdir()

@@ -178,6 +178,21 @@ def test_specs_run_and_a_failing_one_undoes_the_completion(client: Client) -> No
     refute_enqueued(client, Follow("b"))
 
 
+def test_hooks_hear_what_was_committed_and_nothing_else(client: Client) -> None:
+    heard: list[tuple[str, str]] = []
+    client.on_event(Stage)(lambda event: heard.append((type(event).__name__, event.args.name)))
+    client.insert(Stage("a"))
+    work_one(client, Stage)
+    client.insert(Stage("b"))
+    work_one(client, Stage, fail)
+    cancelled = client.insert(Stage("c"))
+    work_one(client, Stage, lambda job: client.cancel(cancelled))
+    assert heard == [
+        ("Started", "a"), ("Completed", "a"), ("Started", "b"), ("Retried", "b"), ("Started", "c"),
+        ("Cancelled", "c"),
+    ]  # fmt: skip
+
+
 def test_only_the_wanted_kind_is_worked_and_the_others_wait_on(client: Client) -> None:
     others = [client.insert({"n": n}, kind="other", queue="stages") for n in range(3)]
     wanted = client.insert(Stage("a"))

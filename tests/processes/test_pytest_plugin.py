@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from importlib import metadata
@@ -75,10 +76,15 @@ def test_afterwards_the_client_is_as_it_was():
 def run_pytest(
     folder: Path, *words: str, conftest: str = "", tests: str = TESTS, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run pytest in a project of its own."""
+    """Run these tests of the shop above."""
     (folder / "shop.py").write_text(SHOP)
     (folder / "test_shop.py").write_text(tests)
     (folder / "conftest.py").write_text(conftest)
+    return run_project(folder, *words, **more)
+
+
+def run_project(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest in a folder of its own, whose app is shop:client."""
     (folder / "pytest.ini").write_text(
         "[pytest]\npythonpath = .\nawa_app = shop:client\nfilterwarnings = error\n"
     )
@@ -148,6 +154,16 @@ def test_own(awa_client):
 """
     done = run_pytest(tmp_path, f"--awa-dsn={pg_server.dsn()}", tests=tests)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_examples_of_the_guide_pass(tmp_path: Path, pg_server: Server) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
+    files = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", page, re.DOTALL)
+    assert [name for name, _ in files] == ["shop.py", "test_alone.py", "test_with_a_database.py"]
+    for name, text in files:
+        (tmp_path / name).write_text(text)
+    done = run_project(tmp_path, f"--awa-dsn={pg_server.dsn()}")
+    assert "6 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_pytest_without_these_fixtures_loads_nothing_of_ours() -> None:
