@@ -41,6 +41,8 @@ class StagedEnd:
     follow_ups: bytes
     result: Result | None
     tries: int = 0
+    waits: int = 0
+    """How often somebody else's lock was in the way, which is no failure."""
     locked: bool = False
     """It has met a key that another session holds."""
     alone: bool = False
@@ -180,8 +182,12 @@ class StagedRoad:
                 yield end, answer
 
     def _comes_again(self, end: StagedEnd, no: StagedNo, beside: int, now_s: float) -> bool:
-        end.tries += 1
-        match finalize_with_retry(no.trouble, end.tries, self._rng.random()):
+        if no.trouble is Trouble.LOCKED:
+            end.waits += 1
+        else:
+            end.tries += 1
+        counted = end.waits if no.trouble is Trouble.LOCKED else end.tries
+        match finalize_with_retry(no.trouble, counted, self._rng.random()):
             case Again(after_s):
                 self.retried += 1
                 self._later_at(end, now_s + after_s)
@@ -198,8 +204,8 @@ class StagedRoad:
         return False
 
     def _put_off(self, end: StagedEnd, pause_s: float, now_s: float) -> None:
-        end.tries += 1
-        pause_s = min(pause_s * 2 ** min(end.tries, 10), REQUEUE_MAX_S)
+        end.waits += 1
+        pause_s = min(pause_s * 2 ** min(end.waits, 10), REQUEUE_MAX_S)
         self._later_at(end, now_s + pause_s * (0.75 + self._rng.random() / 2))
 
     def _later_at(self, end: StagedEnd, at_s: float) -> None:
@@ -220,9 +226,8 @@ def without_follow_ups(end: StagedEnd, error: str) -> dict[str, Any]:
     What would have completed, or been cancelled, is a failed attempt that tries again; a retry stays the retry it was;
     an end stays an end, and says why it has no follow-ups.
     """
-    values = {
-        name: end.values[name] for name in ("slot", "receipt_id", "nonce", "index", "job_id", "run_lease")
-    }
+    kept = ("slot", "receipt_id", "nonce", "index", "job_id", "run_lease", "progress")
+    values = {name: end.values[name] for name in kept if name in end.values}
     outcome = end.values["outcome"]
     if outcome in (Outcome.RETRY, Outcome.SNOOZE):
         return {**end.values}

@@ -16,11 +16,15 @@ from awa_pool.finalizer.events import (
     Event,
     Finish,
     Finished,
+    FinishStaged,
     Heard,
     LookedUp,
     LookUp,
     Send,
     Settings,
+    StagedAnswered,
+    StagedNo,
+    StagedRow,
 )
 from awa_pool.messages import (
     AttemptsClosed,
@@ -65,6 +69,7 @@ class FakeWorker:
     peer: bytes
     seq: int = 0
     kept: dict[int, AttemptsEnded] = field(default_factory=dict)
+    payloads: dict[int, list[bytes]] = field(default_factory=dict)
 
 
 class World:
@@ -78,6 +83,11 @@ class World:
         self.outcomes: dict[tuple[int, int], str] = {}
         self.poison: set[int] = set()  # receipts whose completion, or first outcome, the database refuses
         self.calls: deque[Command] = deque()
+        self.follow_ups: dict[tuple[int, int], bytes] = {}  # what attempts brought in by their ends
+        self.held: set[int] = set()  # receipts whose follow-ups want a key that another session holds
+        self.refused: set[int] = set()  # receipts whose follow-ups the database refuses
+        self.staged: set[tuple[int, int]] = set()  # attempts that were reported with follow-ups
+        self.trips: dict[int, FinishStaged] = {}
         self.workers: dict[bytes, FakeWorker] = {}
         self.told_closed: dict[int, int] = {}
         self.loads: list[FinalizerLoad] = []
@@ -104,6 +114,15 @@ class World:
                     self.calls.append(command)
                     same = [call for call in self.calls if type(call) is type(command)]
                     assert len(same) == 1, "two calls of one road are under way"
+                case FinishStaged(lane, ends, patient):
+                    assert lane not in self.trips, "two trips on one lane"
+                    mine = {values["receipt_id"] for values, _ in ends}
+                    others = {v["receipt_id"] for trip in self.trips.values() for v, _ in trip.ends}
+                    assert not mine & others, "two trips meet at a receipt"
+                    assert not patient or len(ends) == 1
+                    self.trips[lane] = command
+                    patient_ones = sum(trip.patient for trip in self.trips.values())
+                    assert patient_ones <= 2, "more than half of the lanes wait for keys"
                 case ToSupervisor(message):
                     self.supervisor.append(message)
                 case Note():
@@ -115,6 +134,7 @@ class World:
     def _acknowledged(self, worker: FakeWorker, seq: int) -> None:
         for number in [number for number in worker.kept if number <= seq]:
             message = worker.kept.pop(number)
+            worker.payloads.pop(number, None)
             mask = sum(mask for _, mask in message.completed) | sum(1 << other[0] for other in message.others)
             assert mask & ~self.closed.get(message.receipt_id, 0) == 0, "acknowledged what is not written"
 
@@ -134,24 +154,33 @@ class World:
         others: list[list[Any]] | None = None,
         *,
         more: bool = False,
+        staged: dict[int, bytes] | None = None,
     ) -> None:
-        """A worker reports attempts of a receipt; `more`: it has others in hand."""
+        """A worker reports attempts of a receipt; `more`: it has others in hand; `staged`: follow-ups by index."""
+        staged = staged or {}
+        self.staged |= {(receipt_id, index) for index in staged}
+        named = {other[0] for other in others or []}
+        others = [*(others or []), *(self.completion(receipt_id, i) for i in staged if i not in named)]
         worker.seq += 1
         kinds = [["short", completed]] if completed else []
         oldest = min(worker.kept, default=worker.seq)
         message = AttemptsEnded(
-            "i1", worker.seq, SLOT, receipt_id, -receipt_id, kinds, others or [], more, oldest
+            "i1", worker.seq, SLOT, receipt_id, -receipt_id, kinds, others, more, oldest, list(staged)
         )
         worker.kept[worker.seq] = message
-        self.step(Heard(worker.peer, message))
+        worker.payloads[worker.seq] = list(staged.values())
+        self.step(Heard(worker.peer, message, worker.payloads[worker.seq]))
 
     def other(self, receipt_id: int, index: int, outcome: str) -> list[Any]:
         return [index, receipt_id * 100 + index, 1, "short", outcome, None, {"error": "no", "type": "E"}]
 
+    def completion(self, receipt_id: int, index: int) -> list[Any]:
+        return [index, receipt_id * 100 + index, 1, "stager", "completed", None, None]
+
     def resend(self, worker: FakeWorker) -> None:
         oldest = min(worker.kept, default=1)
-        for message in list(worker.kept.values()):
-            self.step(Heard(worker.peer, replace(message, oldest=oldest)))
+        for number, message in list(worker.kept.items()):
+            self.step(Heard(worker.peer, replace(message, oldest=oldest), worker.payloads.get(number, [])))
 
     def hello(self) -> None:
         self.step(Heard(b"dispatcher-1", DispatcherHello("d1")))
@@ -182,6 +211,40 @@ class World:
             self.step(Completed(rows, 0.001))
         else:
             self.step(Finished(rows, 0.001))
+        return True
+
+    def land(
+        self,
+        trouble: Trouble | None = None,
+        *,
+        committed: bool = False,
+        busy: bool = False,
+        lane: int | None = None,
+    ) -> bool:
+        """Answer a trip, that which has been under way longest unless one is named; in trouble it fails as a whole, all of it written or nothing."""
+        if not self.trips:
+            return False
+        lane = next(iter(self.trips)) if lane is None else lane
+        trip = self.trips.pop(lane)
+        answers: list[StagedRow | StagedNo] = []
+        for values, follow_ups in trip.ends:
+            receipt_id, index = values["receipt_id"], values["index"]
+            if receipt_id in self.held:
+                answers.append(StagedNo(Trouble.LOCKED, "a key is held", "55P03"))
+            elif receipt_id in self.refused and follow_ups:
+                answers.append(StagedNo(Trouble.REFUSED, "not \0 this one", "P0001"))
+            elif busy and index % 2:
+                answers.append(StagedRow("busy", None, 0))
+            elif trouble is not None and not committed:
+                answers.append(StagedNo(trouble, "no"))
+            elif self._close(receipt_id, index, values["outcome"]):
+                self.follow_ups[receipt_id, index] = follow_ups
+                answers.append(StagedRow("done", values["outcome"], 1))
+            else:
+                answers.append(StagedRow("stale", None, 0))
+        if trouble is not None:
+            answers = [StagedNo(trouble, "no", whole_trip=True)] * len(trip.ends)
+        self.step(StagedAnswered(lane, answers, 0.001))
         return True
 
     def _poisoned(self, call: Command) -> bool:
@@ -238,11 +301,11 @@ class World:
     def settle(self) -> None:
         """Let the database answer and the workers resend until nothing is held or kept."""
         for _ in range(400):
-            while self.answer():
+            while self.answer() or self.land():
                 pass
             due_s = self.core.next_tick_s()
             self.tick(0.05 if due_s is None else max(0.0, min(due_s - self.now_s, 1.0)))
-            if not self.calls and due_s is None:
+            if not self.calls and not self.trips and due_s is None:
                 if not any(worker.kept for worker in self.workers.values()):
                     return
                 self.tick(1.0)
