@@ -2,21 +2,19 @@
 
 Pure: `step(event, now_s)` returns the commands that the shell carries out in order. A result is held from its coming
 until the database has it; then its sender is told (a cumulative number), and the dispatcher takes the attempts off
-its books. Two roads share the window: receipts and general outcomes. A third, with a transaction per job, would be
-another `Stream` with calls of its own.
+its books. The rooms: `roads` (receipts and general outcomes), `staged` (ends with follow-ups, a transaction each),
+`written` (what the database has answered), `culprits` (what it refuses), `desk` (what is held, and who is told).
 """
 
 from __future__ import annotations
 
 import logging
 import random
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from awa_pool.events import (
     Exit,
-    Note,
     StoreIsBack,
     StoreLost,
     StoreSaysNo,
@@ -26,21 +24,19 @@ from awa_pool.events import (
     Trouble,
 )
 from awa_pool.messages import (
-    AttemptsClosed,
     AttemptsEnded,
     DispatcherHello,
     Drained,
     EndAttempts,
     FinalizerLoad,
     Message,
-    ResultsCommitted,
     Stop,
     StopNow,
 )
-from awa_pool.outcomes import DEADLINE_EXCEEDED
-from awa_pool.states import Outcome
 
 from . import notes
+from .culprits import Culprits
+from .desk import Desk
 from .events import (
     Command,
     Completed,
@@ -48,18 +44,16 @@ from .events import (
     Finished,
     Heard,
     LookedUp,
-    LookUp,
     Send,
     Settings,
     StagedAnswered,
     StagedNo,
     StagedRow,
 )
-from .flush import ERROR_CHARS, Item, Part, Result
-from .peers import Peer
 from .reading import read_endings, read_results
 from .roads import Roads
-from .staged import StagedEnd, StagedRoad, without_follow_ups
+from .staged import StagedRoad
+from .written import Written
 
 IDLE_GAP_S = 0.03
 """A result that comes after so long a silence is flushed at once: nothing to wait for."""
@@ -74,7 +68,6 @@ FULL_JOBS = 512
 """Waiting jobs that end the lingering."""
 QUIET_S = 0.2
 """When leaving: so long without a message, and nothing held, means that all has come."""
-MAX_PEERS = 2000
 
 
 class Finalizer:
@@ -85,18 +78,11 @@ class Finalizer:
         rng = rng or random.Random()
         self.roads = Roads(rng)
         self.staged = StagedRoad(rng)
-        self.held_jobs = 0
-        self.held_bytes = 0
+        self.desk = Desk()
+        self._written = Written(self.desk, self.roads)
+        self._culprits = Culprits(self.desk, self.roads)
         self.accepting = True
         self.store_up = True
-        self._ended: Counter[tuple[str, str]] = Counter()
-        self._stale = self._dropped = 0
-        self._follow_ups = self._follow_ups_skipped = 0
-        self._peers: dict[bytes, Peer] = {}
-        self._dispatcher: bytes | None = None
-        self._closed: dict[int, int] = {}
-        self._to_ack: set[bytes] = set()
-        self._out: list[Command] = []
         self._now_s = 0.0
         self._heard_s = 0.0
         self._linger_s = 0.0
@@ -111,24 +97,25 @@ class Finalizer:
     def saturated(self) -> bool:
         """Twice the window is held: read no more messages until something has been written."""
         return (
-            self.held_jobs > 2 * self.settings.window_jobs or self.held_bytes > 2 * self.settings.window_bytes
+            self.desk.held_jobs > 2 * self.settings.window_jobs
+            or self.desk.held_bytes > 2 * self.settings.window_bytes
         )
 
     def step(self, event: Event, now_s: float) -> Sequence[Command]:
         """Take one event; `now_s` is the host's monotonic clock."""
-        self._out = []
-        self._now_s = self.roads.now_s = now_s
+        out = self.desk.out = list[Command]()
+        self._now_s = self.desk.now_s = self.roads.now_s = now_s
         self._take(event)
-        self._acknowledge()
+        self.desk.acknowledge(at_once=self._leave_s is not None)
         linger_s = 0.0 if self._leave_s is not None else self._linger_s
         calls = self.roads.flush(linger_s, self._full_jobs())
         if calls:
             self._note_rate()
-            self._out += calls
-        self._out += self.staged.flush(now_s, linger_s)
+            out += calls
+        out += self.staged.flush(now_s, linger_s)
         self._tell_load()
         self._maybe_leave()
-        return self._out
+        return out
 
     def next_tick_s(self) -> float | None:
         """When the core wants a Tick at the latest; None: only an event can matter."""
@@ -136,7 +123,7 @@ class Finalizer:
         due = [
             self.roads.due_s(linger_s, self._full_jobs()),
             self.staged.due_s(self._now_s, linger_s),
-            *(self._peers[peer].due_s() for peer in self._to_ack),
+            *self.desk.acknowledge_due_s(),
         ]
         if self._leave_s is not None:
             due.append(min(self._leave_s, max(self._heard_s, self._now_s) + QUIET_S))
@@ -164,19 +151,13 @@ class Finalizer:
 
     def figures(self) -> dict[str, Any]:
         """Cumulative figures and present gauges for `Stats`; `ended` by kind and outcome."""
-        ended: dict[str, dict[str, int]] = {}
-        for (kind, outcome), jobs in self._ended.items():
-            ended.setdefault(kind, {})[outcome] = jobs
         return {
-            "ended": ended,
-            "stale": self._stale,
-            "dropped": self._dropped,
+            **self._written.figures(),
+            "dropped": self.desk.dropped,
             **self.roads.figures(),
             **self.staged.figures(),
-            "follow_ups": self._follow_ups,
-            "follow_ups_skipped": self._follow_ups_skipped,
-            "held_jobs": self.held_jobs,
-            "held_bytes": self.held_bytes,
+            "held_jobs": self.desk.held_jobs,
+            "held_bytes": self.desk.held_bytes,
             "accepting": self.accepting,
             "store_up": self.store_up,
         }
@@ -193,23 +174,23 @@ class Finalizer:
             case Completed(rows, took_s):
                 self._store_answered()
                 for part, done, stale in self.roads.completed(rows, took_s):
-                    self._part_closed(part, done, stale)
+                    self._written.part(part, done, stale)
             case Finished(rows, took_s):
                 self._store_answered()
                 for item, status, state in self.roads.finished(rows, took_s):
-                    self._item_closed(item, status, state)
-                self._look_after_culprits()
+                    self._written.item(item, status, state)
+                self._culprits.look_after()
             case StoreSaysNo():
                 if event.trouble is Trouble.AWAY:
                     self._store_away(event.error)
                 decided = self.roads.failed(event)
                 level = logging.DEBUG if decided == notes.FLUSH_RETRIED else logging.WARNING
-                self._note(level, decided, what=event.what, error=event.error, sqlstate=event.sqlstate)
-                self._look_after_culprits()
+                self.desk.note(level, decided, what=event.what, error=event.error, sqlstate=event.sqlstate)
+                self._culprits.look_after()
             case StagedAnswered(lane, answers, took_s):
                 self._staged_answered(lane, answers, took_s)
             case LookedUp(rows):
-                self._looked_up(rows)
+                self._culprits.looked_up(rows)
             case SupervisorSaid(message):
                 self._supervisor_said(message)
             case StoreLost(error):
@@ -226,39 +207,37 @@ class Finalizer:
             case EndAttempts():
                 self._end_attempts(message)
             case DispatcherHello():
-                self._dispatcher = peer
+                self.desk.dispatcher = peer
                 self._say_load()
             case _:
-                self._note(logging.WARNING, notes.MALFORMED, source=str(peer), reason=type(message).__name__)
+                self.desk.note(
+                    logging.WARNING, notes.MALFORMED, source=str(peer), reason=type(message).__name__
+                )
         self._heard_s = self._now_s
 
     def _attempts_ended(self, name: bytes, message: AttemptsEnded, payload: Sequence[bytes]) -> None:
         """Hold a worker's results until they are written; a repeat is acknowledged again at most."""
         if not 1 <= message.oldest <= message.seq:
-            self._note(logging.WARNING, notes.MALFORMED, source=str(name), reason="AttemptsEnded.seq")
+            self.desk.note(logging.WARNING, notes.MALFORMED, source=str(name), reason="AttemptsEnded.seq")
             return
-        peer = self._peers.get(name)
-        if peer is None:
-            self._forget_peers()
-            peer = self._peers[name] = Peer(self._now_s)
+        peer = self.desk.peer(name)
         peer.dry = not message.more
         if not peer.take(message.seq, message.oldest, self._now_s):
-            self._to_ack.add(name)
+            self.desk.acknowledge_soon(name)
             return
         parts, items, ends, result, bad = read_results(name, message, payload)
         if bad:
             # What cannot be read is never written; the dispatcher's audit ends those attempts.
-            self._dropped += bad
-            self._note(
+            self.desk.dropped += bad
+            self.desk.note(
                 logging.WARNING, notes.MALFORMED, source=str(name), reason="AttemptsEnded", entries=bad
             )
         if not result.left:
             peer.committed(message.seq)
-            self._to_ack.add(name)
+            self.desk.acknowledge_soon(name)
             return
         self._came += result.jobs
-        self.held_jobs += result.jobs
-        self.held_bytes += result.size_bytes
+        self.desk.hold(result)
         # The first after a silence goes at once; under load a call gathers, for it costs as much as many jobs.
         if self.roads.idle:
             self._linger_s = 0.0 if self._now_s - self._heard_s > IDLE_GAP_S else LINGER_S
@@ -271,7 +250,7 @@ class Finalizer:
     def _end_attempts(self, message: EndAttempts) -> None:
         parts, items, bad = read_endings(message)
         if bad:
-            self._note(
+            self.desk.note(
                 logging.WARNING, notes.MALFORMED, source="dispatcher", reason="EndAttempts", entries=bad
             )
         self.roads.put(parts, items)
@@ -285,36 +264,6 @@ class Finalizer:
             case _:
                 pass
 
-    # --- what has been written -----------------------------------------------------------------------------
-
-    def _part_closed(self, part: Part, done: int, stale: int) -> None:
-        for kind, mask in part.kinds:
-            if mask & done:
-                self._ended[kind, "completed"] += (mask & done).bit_count()
-        self._stale += stale.bit_count()
-        if part.result is not None:
-            part.result.stale |= stale
-        self._closed[part.receipt_id] = self._closed.get(part.receipt_id, 0) | done | stale
-        part.mask &= ~(done | stale)
-        if not part.mask:
-            self._unit_left(part.result)
-
-    def _item_closed(self, item: Item, status: str, state: str | None) -> None:
-        if status == "done":
-            outcome = item.values["outcome"]
-            if item.overran:
-                outcome = DEADLINE_EXCEEDED  # on the last attempt too: a time-out is counted as nothing else
-            elif state == "failed":
-                outcome = "fail"
-            self._ended[item.kind, outcome] += 1
-        else:
-            self._stale += 1
-        if status != "done" or (state == "cancelled") != (item.values["outcome"] == Outcome.CANCEL):
-            _not_so(item.result, item.values["index"])
-        receipt_id = item.values["receipt_id"]
-        self._closed[receipt_id] = self._closed.get(receipt_id, 0) | 1 << item.values["index"]
-        self._unit_left(item.result)
-
     def _staged_answered(self, lane: int, answers: Sequence[StagedRow | StagedNo], took_s: float) -> None:
         away = next((a for a in answers if isinstance(a, StagedNo) and a.trouble is Trouble.AWAY), None)
         if away is None:
@@ -323,128 +272,15 @@ class Finalizer:
             self._store_away(away.error)
         for end, answer in self.staged.answered(lane, answers, took_s, self._now_s):
             if isinstance(answer, StagedRow):
-                self._staged_closed(end, answer)
+                self._written.staged(end, answer)
             else:
-                self._staged_refused(end, answer)
-
-    def _staged_closed(self, end: StagedEnd, row: StagedRow) -> None:
-        self._item_closed(Item(end.values, end.kind, end.result), row.status, row.state)
-        self._follow_ups += row.inserted
-        self._follow_ups_skipped += len(row.skipped)
-        for kind, holder in row.skipped:
-            self._note(
-                logging.DEBUG,
-                notes.FOLLOW_UP_SKIPPED,
-                job_id=end.values["job_id"],
-                kind=kind,
-                holder=holder,
-            )
-
-    def _staged_refused(self, end: StagedEnd, no: StagedNo) -> None:
-        """Write the attempt's end without the follow-ups that the database does not take."""
-        self._note(
-            logging.WARNING,
-            notes.FOLLOW_UPS_REFUSED,
-            job_id=end.values["job_id"],
-            kind=end.kind,
-            error=no.error,
-            sqlstate=no.sqlstate,
-        )
-        values = without_follow_ups(end, no.error.replace("\0", "")[:ERROR_CHARS])
-        if values["outcome"] != end.values["outcome"]:
-            _not_so(end.result, values["index"])
-        self.roads.put([], [Item(values, end.kind, end.result, urgent=True)])
-
-    def _unit_left(self, result: Result | None) -> None:
-        if result is None:
-            return
-        result.left -= 1
-        if result.left == 0:
-            self.held_jobs -= result.jobs
-            self.held_bytes -= result.size_bytes
-            peer = self._peers.get(result.peer)
-            if peer is not None:
-                peer.committed(result.seq, result.receipt_id, result.stale)
-                peer.unacked_jobs += result.jobs
-                self._to_ack.add(result.peer)
-
-    def _acknowledge(self) -> None:
-        for name in list(self._to_ack):
-            peer = self._peers[name]
-            if self._now_s < peer.quiet_until_s() and self._leave_s is None:
-                continue
-            seq = peer.ack()
-            if seq is not None:
-                peer.acked_s, peer.unacked_jobs = self._now_s, 0
-                self._out.append(Send(name, ResultsCommitted(seq, peer.stale())))
-            self._to_ack.discard(name)
-        if self._closed:
-            if self._dispatcher is not None:
-                pieces = [[receipt_id, mask] for receipt_id, mask in self._closed.items()]
-                self._out.append(Send(self._dispatcher, AttemptsClosed(pieces)))
-            self._closed = {}
-
-    def _forget_peers(self) -> None:
-        """Lanes come and go for ever: keep the newest that hold nothing here."""
-        if len(self._peers) >= MAX_PEERS:
-            idle = sorted(
-                (p.heard_s, name) for name, p in self._peers.items() if p.idle and name not in self._to_ack
-            )
-            for _, name in idle[: MAX_PEERS // 2]:
-                del self._peers[name]
-
-    # --- culprits ------------------------------------------------------------------------------------------
-
-    def _look_after_culprits(self) -> None:
-        """Fail what the database refused; what it refuses even so is left to the dispatcher's audit."""
-        for item, error in self.roads.refused_items():
-            given_up = item.replaced
-            self._note(
-                logging.ERROR if given_up else logging.WARNING,
-                notes.RESULT_DROPPED if given_up else notes.RESULT_REFUSED,
-                job_id=item.values["job_id"],
-                kind=item.kind,
-                error=error,
-            )
-            _not_so(item.result, item.values["index"])
-            if given_up:
-                self._dropped += 1
-                self._unit_left(item.result)
-            else:
-                self.roads.replace(item, error)
-        if self.roads.wants_look_up():
-            self._out.append(LookUp())
-
-    def _looked_up(self, rows: Sequence[Any] | None) -> None:
-        """The ids of refused completions: each attempt is failed with the error, or given up if it is not open."""
-        for part, items, error in self.roads.looked_up(rows):
-            self._note(
-                logging.WARNING,
-                notes.RESULT_REFUSED,
-                receipt_id=part.receipt_id,
-                error=error,
-                jobs=len(items),
-            )
-            if part.result is not None:
-                part.result.left += len(items)
-                part.result.stale |= part.mask
-            for item in items:
-                _not_so(part.result, item.values["index"])
-                item.result = part.result
-            if (
-                rows is not None and part.mask
-            ):  # not open any more: an earlier try had committed, or it is stale
-                self._closed[part.receipt_id] = self._closed.get(part.receipt_id, 0) | part.mask
-            self._unit_left(part.result)
-            self.roads.put([], items)
-        if rows is None:
-            self._look_after_culprits()
+                self._written.refused(end, answer)
 
     # --- load, store, leaving ------------------------------------------------------------------------------
 
     def _tell_load(self) -> None:
-        jobs, most = self.held_jobs, self.settings.window_jobs
-        size, most_bytes = self.held_bytes, self.settings.window_bytes
+        jobs, most = self.desk.held_jobs, self.settings.window_jobs
+        size, most_bytes = self.desk.held_bytes, self.settings.window_bytes
         accepting = self.accepting
         if jobs >= most or size >= most_bytes:
             accepting = False
@@ -455,25 +291,27 @@ class Finalizer:
             self._say_load()
 
     def _say_load(self) -> None:
-        if self._dispatcher is not None:
-            load = FinalizerLoad(self.settings.incarnation, self.held_jobs, self.held_bytes, self.accepting)
-            self._out.append(Send(self._dispatcher, load))
+        if self.desk.dispatcher is not None:
+            load = FinalizerLoad(
+                self.settings.incarnation, self.desk.held_jobs, self.desk.held_bytes, self.accepting
+            )
+            self.desk.out.append(Send(self.desk.dispatcher, load))
 
     def _store_away(self, error: str) -> None:
         if self.store_up:
-            self._note(logging.WARNING, notes.STORE_AWAY, error=error, held_jobs=self.held_jobs)
+            self.desk.note(logging.WARNING, notes.STORE_AWAY, error=error, held_jobs=self.desk.held_jobs)
         self.store_up = False
 
     def _store_answered(self) -> None:
         if not self.store_up:
-            self._note(logging.INFO, notes.STORE_BACK, held_jobs=self.held_jobs)
+            self.desk.note(logging.INFO, notes.STORE_BACK, held_jobs=self.desk.held_jobs)
         self.store_up = True
 
     def _leave_by(self, at_s: float, away_s: float) -> None:
         """End when nothing is held, at the latest at `at_s`; at `away_s` while the database is away."""
         self._away_s = away_s
         if self._leave_s is None:
-            self._note(_weight(self.held_jobs), notes.DRAINING, held_jobs=self.held_jobs)
+            self.desk.note(_weight(self.desk.held_jobs), notes.DRAINING, held_jobs=self.desk.held_jobs)
             self._heard_s = max(self._heard_s, self._now_s)
         self._leave_s = at_s if self._leave_s is None else min(self._leave_s, at_s)
 
@@ -483,18 +321,9 @@ class Finalizer:
         done = self.roads.empty and self.staged.empty or not self.store_up and self._now_s >= self._away_s
         if done and self._now_s - self._heard_s >= QUIET_S or self._now_s >= self._leave_s:
             self._left = True
-            self._note(_weight(self.held_jobs), notes.DRAINED, jobs_left=self.held_jobs)
-            self._out.append(ToSupervisor(Drained("finalizer", self.settings.incarnation)))
-            self._out.append(Exit())
-
-    def _note(self, level: int, event: str, **fields: Any) -> None:
-        self._out.append(Note(level, event, fields))
-
-
-def _not_so(result: Result | None, index: int) -> None:
-    """Note that this attempt has not ended as its worker said."""
-    if result is not None:
-        result.stale |= 1 << index
+            self.desk.note(_weight(self.desk.held_jobs), notes.DRAINED, jobs_left=self.desk.held_jobs)
+            self.desk.out.append(ToSupervisor(Drained("finalizer", self.settings.incarnation)))
+            self.desk.out.append(Exit())
 
 
 def _weight(jobs: int) -> int:

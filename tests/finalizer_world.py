@@ -129,7 +129,7 @@ class World:
                     self.notes.append(command)
                 case Exit():
                     self.exited = True
-        assert self.core.held_jobs >= 0 and self.core.held_bytes >= 0
+        assert self.core.desk.held_jobs >= 0 and self.core.desk.held_bytes >= 0
 
     def _acknowledged(self, worker: FakeWorker, seq: int) -> None:
         for number in [number for number in worker.kept if number <= seq]:

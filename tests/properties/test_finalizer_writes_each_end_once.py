@@ -110,7 +110,7 @@ def test_results_survive_conflicts_outages_repeats_and_poison(script, window):
     world.held.clear()
     world.settle()
     assert not any(worker.kept for worker in world.workers.values())
-    assert world.core.held_jobs == 0 and world.core.held_bytes == 0
+    assert world.core.desk.held_jobs == 0 and world.core.desk.held_bytes == 0
     restarted = any(action == "restart" for action, _ in script)
     for receipt_id, mask in reported.items():
         if not restarted:  # endings that only the dispatcher knows come again from there

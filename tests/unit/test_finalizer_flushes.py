@@ -207,7 +207,7 @@ def test_results_wait_out_an_outage_of_any_length():
     for _ in range(100):
         world.answer(Trouble.AWAY)
         world.tick(2.0)
-    assert world.core.held_jobs == 58 and not world.core.store_up
+    assert world.core.desk.held_jobs == 58 and not world.core.store_up
     world.settle()
     assert not worker.kept and world.core.store_up
 
@@ -248,7 +248,7 @@ def test_a_malformed_message_is_dropped_and_nothing_is_written(message):
     world = World()
     world.worker("w")
     world.step(Heard(b"w", message))
-    assert not world.calls and world.core.held_jobs == 0
+    assert not world.calls and world.core.desk.held_jobs == 0
 
 
 def test_a_stop_writes_what_is_held_and_then_leaves():

@@ -1,0 +1,98 @@
+"""What the database has answered: counted, off the dispatcher's books, and nothing that its sender has to keep."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Any
+
+from awa_pool.outcomes import DEADLINE_EXCEEDED
+from awa_pool.states import Outcome
+
+from . import notes
+from .desk import Desk, not_so
+from .events import StagedNo, StagedRow
+from .flush import ERROR_CHARS, Item, Part
+from .roads import Roads
+from .staged import StagedEnd, without_follow_ups
+
+
+class Written:
+    """Takes units to their end."""
+
+    def __init__(self, desk: Desk, roads: Roads) -> None:
+        self._desk = desk
+        self._roads = roads
+        self._ended: Counter[tuple[str, str]] = Counter()
+        self._stale = 0
+        self._follow_ups = self._follow_ups_skipped = 0
+
+    def figures(self) -> dict[str, Any]:
+        """Cumulative figures; `ended` by kind and outcome."""
+        ended: dict[str, dict[str, int]] = {}
+        for (kind, outcome), jobs in self._ended.items():
+            ended.setdefault(kind, {})[outcome] = jobs
+        return {
+            "ended": ended,
+            "stale": self._stale,
+            "follow_ups": self._follow_ups,
+            "follow_ups_skipped": self._follow_ups_skipped,
+        }
+
+    def part(self, part: Part, done: int, stale: int) -> None:
+        """Attempts of a receipt were completed; `stale` ones had ended before."""
+        for kind, mask in part.kinds:
+            if mask & done:
+                self._ended[kind, "completed"] += (mask & done).bit_count()
+        self._stale += stale.bit_count()
+        if part.result is not None:
+            part.result.stale |= stale
+        self._desk.close(part.receipt_id, done | stale)
+        part.mask &= ~(done | stale)
+        if not part.mask:
+            self._desk.unit_left(part.result)
+
+    def item(self, item: Item, status: str, state: str | None) -> None:
+        """One attempt has ended with any outcome; `state` is what its job is now."""
+        if status == "done":
+            outcome = item.values["outcome"]
+            if item.overran:
+                outcome = DEADLINE_EXCEEDED  # on the last attempt too: a time-out is counted as nothing else
+            elif state == "failed":
+                outcome = "fail"
+            self._ended[item.kind, outcome] += 1
+        else:
+            self._stale += 1
+        if status != "done" or (state == "cancelled") != (item.values["outcome"] == Outcome.CANCEL):
+            not_so(item.result, item.values["index"])
+        self._desk.close(item.values["receipt_id"], 1 << item.values["index"])
+        self._desk.unit_left(item.result)
+
+    def staged(self, end: StagedEnd, row: StagedRow) -> None:
+        """One attempt has ended together with its follow-ups."""
+        self.item(Item(end.values, end.kind, end.result), row.status, row.state)
+        self._follow_ups += row.inserted
+        self._follow_ups_skipped += len(row.skipped)
+        for kind, holder in row.skipped:
+            self._desk.note(
+                logging.DEBUG,
+                notes.FOLLOW_UP_SKIPPED,
+                job_id=end.values["job_id"],
+                kind=kind,
+                holder=holder,
+            )
+
+    def refused(self, end: StagedEnd, no: StagedNo) -> None:
+        """Write the attempt's end without the follow-ups that the database does not take."""
+        self._desk.note(
+            logging.WARNING,
+            notes.FOLLOW_UPS_REFUSED,
+            job_id=end.values["job_id"],
+            kind=end.kind,
+            error=no.error,
+            sqlstate=no.sqlstate,
+        )
+        values = without_follow_ups(end, no.error.replace("\0", "")[:ERROR_CHARS])
+        if values["outcome"] != end.values["outcome"]:
+            not_so(end.result, values["index"])
+        self._roads.put([], [Item(values, end.kind, end.result, urgent=True)])
