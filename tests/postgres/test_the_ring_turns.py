@@ -229,7 +229,9 @@ def test_rows_that_were_rolled_back_are_walked_over_a_few_times_only(dsn: str) -
         def advanced() -> bool:
             for _ in range(2):
                 call(conn, "advance_cursors('a', array[0])")
-            return buffers(conn) < 100  # each transaction open elsewhere (an autovacuum) costs some 80 probes more
+            return (
+                buffers(conn) < 100
+            )  # each transaction open elsewhere (an autovacuum) costs some 80 probes more
 
         until(advanced, "nothing is walked over")
 
