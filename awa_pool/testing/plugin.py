@@ -37,7 +37,7 @@ def awa_databases(pytestconfig: pytest.Config) -> Iterator[Databases]:
             if not dsn:
                 from awa_pool.embedded import temporary_server
 
-                dsn = stack.enter_context(temporary_server("awa-test-")).dsn
+                dsn = stack.enter_context(temporary_server("awa-test-", in_memory=True)).dsn
             from awa_pool.store.databases import Databases
 
             databases = Databases(dsn)

