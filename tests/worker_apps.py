@@ -226,6 +226,14 @@ async def rest(job: Job[Rest]) -> None:
         raise asyncio.CancelledError
     if job.args.then == "stray":
         asyncio.get_running_loop().call_soon(sys.exit, 5)
+    if job.args.then == "cancel all":
+        for task in asyncio.all_tasks():
+            task.cancel()
+        await asyncio.sleep(60)
+    if job.args.then == "stop the loop":
+        asyncio.get_running_loop().stop()
+    if job.args.then == "no tasks":
+        asyncio.get_running_loop().set_task_factory(lambda loop, running, **_: sys.exit(6))
     while job.args.then == "until cancelled" and not job.is_cancelled():
         await asyncio.sleep(0.002)
 

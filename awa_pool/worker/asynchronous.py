@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -67,6 +67,7 @@ class AsyncLane:
         self._lane: Lane
         self._loop: asyncio.AbstractEventLoop
         self._pump_due = False
+        self._closing = False
         self._thread = threading.Thread(target=self._run, name="awa-pool-async", daemon=True)
 
     def start(self) -> None:
@@ -105,9 +106,13 @@ class AsyncLane:
 
     def close(self, timeout_s: float) -> bool:
         """Stop the thread, which closes its sockets; False when a handler still blocks it after `timeout_s`."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._stop)
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
+
+    def _stop(self) -> None:
+        self._closing = True
+        self._loop.stop()
 
     def _run(self) -> None:
         try:
@@ -123,10 +128,11 @@ class AsyncLane:
             return
         finally:
             self._ready.set()
-        while True:
+        while not self._closing:
             try:
                 self._loop.run_forever()
-                break
+                if not self._closing:
+                    _log.warning("a handler stopped the loop of the async handlers: it goes on")
             except (
                 SystemExit,
                 KeyboardInterrupt,
@@ -202,9 +208,20 @@ class AsyncLane:
         limit_s = task.deadline_s if extra is None else nearest_limit_s(extra, task)
         self._show_start(piece, index, body, place, now_s, limit_s)
         piece.running += 1
-        running = self._loop.create_task(self._attempt(piece, index, body, task, place, now_s, limit_s))
+        self._run_attempt(partial(self._attempt, piece, index, body, task, place, now_s, limit_s))
+
+    def _run_attempt(self, attempt: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        running = asyncio.Task(attempt(), loop=self._loop)  # whatever task factory a handler has set
         self._running.add(running)
-        running.add_done_callback(self._running.discard)
+        running.add_done_callback(partial(self._attempt_done, attempt))
+
+    def _attempt_done(
+        self, attempt: Callable[[], Coroutine[Any, Any, None]], done: asyncio.Task[None]
+    ) -> None:
+        self._running.discard(done)
+        if done.cancelled():
+            # An attempt catches what reaches it, so this one had not begun: a handler has cancelled all tasks.
+            self._run_attempt(attempt)
 
     def _show_start(
         self, piece: Piece, index: int, body: list[Any], place: int, now_s: float, limit_s: float | None

@@ -49,7 +49,7 @@ def _import(spec: str, name: str) -> ModuleType:
                 f"app {spec!r}: there is no module {error.name!r} in {os.getcwd()} or on the Python path"
             ) from None
         raise _failed(spec, error) from error
-    except (Exception, SystemExit) as error:  # user code runs at import: it may raise anything, and even exit
+    except BaseException as error:  # user code runs at import: it may raise anything, and even exit
         raise _failed(spec, error) from error
 
 
@@ -63,7 +63,10 @@ def _failed(spec: str, error: BaseException) -> ConfigError:
             if frames
             else "no line known"
         )
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    try:
+        text = str(error.msg if isinstance(error, SyntaxError) else error)
+    except BaseException:  # noqa: BLE001 (user code too)
+        text = "<its text cannot be had>"
     return ConfigError(
         f"app {spec!r}: importing it raised {type(error).__name__}: {text[:_LONGEST_TEXT]} ({place})"
     )

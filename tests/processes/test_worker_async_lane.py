@@ -60,6 +60,22 @@ def test_a_stray_exit_in_the_loop_is_survived(rig: Rig) -> None:
     assert rig.run(worker, [rest(2, 0)], "async") == {0: "completed"}
 
 
+@pytest.mark.parametrize("then", ["stop the loop", "no tasks"])
+def test_a_handler_that_stops_the_loop_or_makes_tasks_its_own_way_harms_nobody(rig: Rig, then: str) -> None:
+    worker = rig.start(concurrency=4)
+    assert set(rig.run(worker, [rest(1, 0, then), rest(2, 0.2)], "async").values()) == {"completed"}
+    assert rig.run(worker, [rest(3, 0)], "async") == {0: "completed"}
+    assert rig.stop(worker) == 0
+
+
+def test_attempts_that_others_cancel_before_they_begin_run_all_the_same(rig: Rig) -> None:
+    worker = rig.start(concurrency=4)
+    # The first has places beside it taken by new ones in the very turn in which it cancels every task.
+    ended = rig.run(worker, [rest(n, 0, "cancel all" if n == 1 else "") for n in range(1, 40)], "async")
+    assert set(ended) == set(range(39)), "each ends once, none is forgotten"
+    assert rig.run(worker, [rest(50, 0)], "async") == {0: "completed"}
+
+
 def test_a_cancel_reaches_an_async_handler(rig: Rig) -> None:
     worker = rig.start(concurrency=4)
     receipt_id = rig.hand(worker, [rest(7, 0, "until cancelled")], "async")

@@ -99,6 +99,12 @@ def test_an_import_that_ends_or_blocks_the_fork_server_falls_back_to_spawn(make_
         ("import no_such_module_anywhere\n", "no_such_module_anywhere"),
         ("1 / 0\n", "ZeroDivisionError"),
         ("raise SystemExit('not today')\n", "not today"),
+        (
+            "class Odd(BaseException): ...\nraise Odd('neither exit nor error')\n",
+            "Odd: neither exit nor error",
+        ),
+        ("raise KeyboardInterrupt\n", "KeyboardInterrupt"),
+        ("class Mute(Exception):\n    def __str__(self): raise OSError\nraise Mute\n", "Mute"),
         ("registry = 5\n", "not an awa_pool.Client"),
         ("from awa_pool.worker.guard import check_may_run\ncheck_may_run()\n", '__name__ == "__main__"'),
     ],
