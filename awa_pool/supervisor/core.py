@@ -11,9 +11,7 @@ from awa_pool.messages import (
     Fatal,
     Idle,
     Ready,
-    Retire,
     Stats,
-    Stop,
     Worn,
 )
 
@@ -43,7 +41,6 @@ from .events import (
     Spared,
     Start,
     TakeNewRuntime,
-    Tell,
     Terminate,
     WorkerMeasured,
 )
@@ -51,12 +48,11 @@ from .limits import Attempt, Limits
 from .news import News
 from .patience import Rules, forgive, overdue
 from .places import SHORT_LIFE_S, Child, Life, Place
-from .recycling import IDLE_GRACE_S, NO_HURRY_S, Recycling
+from .recycling import Recycling
 from .stopping import Stopping
 
 OWN_PAUSE_S = 2.0
 SAME_SIGNAL_S = 0.5  # `timeout` and some init systems signal the process and then its group: that is one stop
-_OUTER_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 
 class Supervisor:
@@ -277,7 +273,7 @@ class Supervisor:
             if not self.was_ready and (refusal := self._recycling.refusal(facts)):
                 return [*out, *self._give_up(refusal, ExitStatus.REFUSED, now_s)]
             self.was_ready, place.failures = True, 0
-            out += self._retire_older(place, now_s)
+            out += self._recycling.retire(place.older, self.child_of(DISPATCHER), now_s)
             if not self._facts_known and not self._settling:
                 self._settling = True
                 out.append(Settle(dict(facts)))
@@ -304,19 +300,7 @@ class Supervisor:
             return out
         place.child = None
         if self.stopping is not None:
-            if not child.drained and not child.killed_for:
-                out.append(Log("warning", f"{child.name} {event.cause} while the pool stops"))
-            if child.role == DISPATCHER:
-                place.start_at_s = now_s if self.stopping.wants_dispatcher_after(child) else None
-            if child.role == FINALIZER:
-                place.start_at_s = None if child.cut else now_s
-                held = self._results_held or (not child.drained and child.life is Life.STOPPING)
-                if held and not child.cut and not self.stopping.needs_finalizer:
-                    out.append(
-                        Log("warning", f"{self._results_held} results were not stored: those jobs run again")
-                    )
-                    self.stopping.lost_results()
-            return out
+            return out + self.stopping.died(place, child, event.cause, self._results_held, now_s)
         return out + self._replace(place, child, event, now_s)
 
     def _replace(self, place: Place, child: Child, event: ChildExited, now_s: float) -> list[Command]:
@@ -324,7 +308,7 @@ class Supervisor:
         why = child.fatal or child.killed_for or event.cause
         if child.fatal and not self.was_ready and child.role == WORKER:
             return self._give_up(child.fatal, ExitStatus.REFUSED, now_s)
-        if not self._is_failed_start(child, event, now_s):
+        if not child.failed_to_start(event, now_s):
             place.lost(now_s)
             running = f" while running {event.running}" if event.running else ""
             return [Log("warning", f"{child.name} {event.cause}{running}: replacing it")]
@@ -335,15 +319,6 @@ class Supervisor:
             reason = f"{child.name}{of} failed {place.failures} times in a row: {why}"
             out += self._give_up(reason, ExitStatus.FAILED, now_s)
         return out
-
-    def _is_failed_start(self, child: Child, event: ChildExited, now_s: float) -> bool:
-        """A worker that a job killed was a good worker; an actor that ends soon by its own fault was not."""
-        if child.life is not Life.READY:
-            return True
-        young = now_s - child.since_s < SHORT_LIFE_S
-        if child.role == WORKER:
-            return young and not event.worked and event.signal not in _OUTER_SIGNALS
-        return young and event.signal not in _OUTER_SIGNALS
 
     def _some_worker_is_ready(self) -> bool:
         return any(
@@ -390,16 +365,6 @@ class Supervisor:
         place.older.append(child)
         return [Log("info", f"{child.name} is replaced after {why}"), *self._start(place, now_s)]
 
-    def _retire_older(self, place: Place, now_s: float) -> list[Command]:
-        out: list[Command] = []
-        for child in place.older:
-            if child.life is Life.READY:
-                child.life, child.leave_by_s = Life.STOPPING, now_s + IDLE_GRACE_S
-                if (dispatcher := self.child_of(DISPATCHER)) is not None:
-                    out.append(Tell(dispatcher.incarnation, Retire(child.number, child.incarnation)))
-                out.append(Tell(child.incarnation, Stop(NO_HURRY_S, "replaced")))
-        return out
-
     # --- the end --------------------------------------------------------------------------------------------------
 
     def _signalled(self, event: SignalCame, now_s: float) -> list[Command]:
@@ -420,4 +385,9 @@ class Supervisor:
     def stop(self, reason: str, now_s: float, status: int = 0) -> list[Command]:
         """Begin the end: workers first, then dispatcher, finalizer and the rest."""
         self.stopping = Stopping(reason, status, now_s, self.rules.drain_timeout_s)
+        seat = self._by_role.get(DISPATCHER)
+        if (
+            seat is not None and seat.child is None
+        ):  # now, to give back what its predecessor held, or not at all
+            seat.start_at_s = now_s if self.was_ready else None
         return self.stopping.begin(self, now_s)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from .events import WORKER
+from .events import WORKER, ChildExited
 
 FIRST_DELAY_S = 0.25
 MOST_DELAY_S = 30.0
 SHORT_LIFE_S = 10.0
 MOST_FAILURES = 6
+_OUTER_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 
 class Life(StrEnum):
@@ -44,6 +46,15 @@ class Child:
     disowned: bool = False  # its runtime was rescued: what it ran belongs to others
     frozen_since_s: float | None = None  # held by a stop signal
     cut: bool = False  # told to give up, or killed, because the pool ends
+
+    def failed_to_start(self, death: ChildExited, now_s: float) -> bool:
+        """A worker that a job killed was a good worker; an actor that ends soon by its own fault was not."""
+        if self.life is not Life.READY:
+            return True
+        young = now_s - self.since_s < SHORT_LIFE_S
+        if self.role == WORKER:
+            return young and not death.worked and death.signal not in _OUTER_SIGNALS
+        return young and death.signal not in _OUTER_SIGNALS
 
     @property
     def name(self) -> str:

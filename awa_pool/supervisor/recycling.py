@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .events import Command, Log, WorkerMeasured
+from awa_pool.messages import Retire, Stop
+
+from .events import Command, Log, Tell, WorkerMeasured
 from .places import Child, Life
 
 IDLE_GRACE_S = 60.0
@@ -43,6 +45,18 @@ class Recycling:
         cap, size = self._cap / _MIB, event.rss_bytes / _MIB
         text = f"--max-rss {cap:.1f} MiB is below the {size:.1f} MiB of a worker that has run nothing: each is replaced after a job"
         return "", [Log("warning", text)]
+
+    @staticmethod
+    def retire(older: list[Child], dispatcher: Child | None, now_s: float) -> list[Command]:
+        """Let those go whose successor is ready."""
+        out: list[Command] = []
+        for child in older:
+            if child.life is Life.READY:
+                child.life, child.leave_by_s = Life.STOPPING, now_s + IDLE_GRACE_S
+                if dispatcher is not None:
+                    out.append(Tell(dispatcher.incarnation, Retire(child.number, child.incarnation)))
+                out.append(Tell(child.incarnation, Stop(NO_HURRY_S, "replaced")))
+        return out
 
     @staticmethod
     def give_time(child: Child, event: WorkerMeasured, now_s: float) -> None:

@@ -8,7 +8,7 @@ from typing import Protocol
 from awa_pool.messages import Stop, StopNow
 
 from .events import DISPATCHER, FINALIZER, MAINTENANCE, WORKER, Command, ExitStatus, Finish, Kill, Log, Tell
-from .places import Child, Life
+from .places import Child, Life, Place
 
 CUT_GRACE_S = 1.0  # between telling a worker to give up and killing it
 CLOSE_S = 10.0  # for the dispatcher, once the workers are gone: its farewell, and a moment
@@ -51,7 +51,7 @@ class Stopping:
         """A dead finalizer is worth a new one: results may still come."""
         return self.phase < Phase.FINALIZER and not self.hard
 
-    def wants_dispatcher_after(self, child: Child) -> bool:
+    def _wants_dispatcher_after(self, child: Child) -> bool:
         """A dispatcher that died on the way out is worth a new one, a few times: what it held is to be given back."""
         self._dispatchers_lost += 1
         in_time = self.phase <= Phase.DISPATCHER and self._dispatchers_lost <= MOST_DISPATCHERS
@@ -118,10 +118,21 @@ class Stopping:
             out.append(Finish(self.status, self.reason))
         return out
 
-    def lost_results(self) -> None:
-        """The finalizer had to be killed: what it held was not stored."""
-        if not self.hard:
-            self.status = self.status or int(ExitStatus.FAILED)
+    def died(self, place: Place, child: Child, cause: str, results_held: int, now_s: float) -> list[Command]:
+        """Say what a death on the way out means, and plan a successor where one is of use."""
+        out: list[Command] = []
+        if not child.drained and not child.killed_for:
+            out.append(Log("warning", f"{child.name} {cause} while the pool stops"))
+        if child.role == DISPATCHER:
+            place.start_at_s = now_s if self._wants_dispatcher_after(child) else None
+        if child.role == FINALIZER:
+            place.start_at_s = None if child.cut else now_s
+            held = results_held or (not child.drained and child.life is Life.STOPPING)
+            if held and not child.cut and not self.needs_finalizer:
+                out.append(Log("warning", f"{results_held} results were not stored: those jobs run again"))
+                if not self.hard:
+                    self.status = self.status or int(ExitStatus.FAILED)
+        return out
 
     def _wait_for_workers(self, pool: Living, now_s: float) -> list[Command]:
         workers = [child for child in pool.children() if child.role == WORKER]

@@ -243,6 +243,17 @@ def test_a_dispatcher_lost_on_the_way_out_has_a_successor_that_gives_back_what_i
     assert finished(rig.commands) == [0]
 
 
+def test_a_dispatcher_whose_seat_is_empty_when_the_pool_stops_is_started_then_or_never() -> None:
+    for worked in (True, False):
+        rig = Rig(workers=1)
+        if worked:
+            rig.ready("worker", 1)
+        rig.dies(rig.child("dispatcher"))
+        rig.feed(ev.SignalCame(signal.SIGTERM, "SIGTERM"))
+        rig.wait(2.0)
+        assert (rig.core.child_of("dispatcher") is not None) is worked
+
+
 def test_a_dispatcher_that_leaves_too_late_or_dies_after_a_second_signal_has_no_successor() -> None:
     for hard in (False, True):
         rig = Rig(workers=1)
