@@ -111,6 +111,7 @@ def _job_of(client: Declarations, row: JobRow) -> Job[Any]:
         "tags": row.tags,
         "snoozes": row.snoozes,
         "ordering_key": row.ordering_key,
+        "progress": row.progress,
     }
     return Job(
         args, row.id, row.kind, row.attempt, row.max_attempts, row.queue, row.priority, row.run_lease, extra

@@ -20,7 +20,7 @@ class Job(Generic[A]):
     """
 
     __slots__ = (
-        "_is_cancelled", "_staging", "args", "attempt", "deadline_s", "id", "kind", "max_attempts", "metadata",
+        "_is_cancelled", "_progress", "_staging", "args", "attempt", "deadline_s", "id", "kind", "max_attempts", "metadata",
         "ordering_key", "priority", "queue", "run_lease", "snoozes", "tags",
     )  # fmt: skip
 
@@ -54,15 +54,51 @@ class Job(Generic[A]):
             self.tags: tuple[str, ...] = ()
             self.snoozes: int = 0
             self.ordering_key: str | None = None
+            self._progress: dict[str, Any] | None = None
         else:
             self.metadata = extra.get("metadata") or {}
             self.tags = tuple(extra.get("tags") or ())
             self.snoozes = extra.get("snoozes") or 0
             self.ordering_key = extra.get("ordering_key")
+            progress = extra.get("progress")
+            self._progress = progress if type(progress) is dict else None
 
     def is_cancelled(self) -> bool:
         """Say whether the job was cancelled while this attempt runs: a long handler asks now and then and stops."""
         return self._is_cancelled is not None and self._is_cancelled()
+
+    @property
+    def progress(self) -> dict[str, Any] | None:
+        """What this attempt, or one before it, has said last: percent, message, metadata, those that are set; else None."""
+        return None if self._progress is None else dict(self._progress)
+
+    def set_progress(self, percent: float, message: str | None = None) -> None:
+        """Say how far the attempt is, 0 to 100, and in up to 1,000 characters at what; the last word counts.
+
+        Never blocks; it is stored within about a second. Errors: ValidationError naming the field.
+        """
+        from .progress import moved
+
+        self._progress = moved(self._progress, percent, message)
+        self._say_progress(at_once=False)
+
+    def update_metadata(self, metadata: dict[str, Any]) -> None:
+        """Merge these keys into the progress's metadata: what the next attempt needs to go on where this one stops.
+
+        Errors: ValidationError naming the field; PayloadTooLarge when all of it exceeds 8 KiB of JSON.
+        """
+        from .progress import annotated
+
+        self._progress = annotated(self._progress, metadata)
+        self._say_progress(at_once=False)
+
+    def flush_progress(self) -> None:
+        """Have what was said stored now rather than within a second. Does not wait for it."""
+        if self._progress is not None:
+            self._say_progress(at_once=True)
+
+    def _say_progress(self, *, at_once: bool) -> None:
+        """Outside a worker nobody is told."""
 
     def enqueue_on_completion(
         self,
@@ -107,7 +143,8 @@ class Job(Generic[A]):
 class JobRow(NamedTuple):
     """A job as the database shows it to a client; instants are aware, `errors` are the newest 20.
 
-    `dead`: it lies in the dead letter queue (its state is failed) until it is retried or purged."""
+    `dead`: it lies in the dead letter queue (its state is failed) until it is retried or purged. `progress`: what its
+    newest attempt has said (docs/progress.md)."""
 
     id: int
     kind: str
@@ -130,3 +167,4 @@ class JobRow(NamedTuple):
     reason: str | None
     runtime_id: str | None
     dead: bool = False
+    progress: dict[str, Any] | None = None

@@ -139,12 +139,21 @@ class AttemptsEnded(Message):
     receipt_id: int
     nonce: int
     completed: list[Any]  # [[kind, mask], …]: ended with nothing to record
-    others: list[Any]  # [[index, job_id, run_lease, kind, outcome, delay_s | None, error | None], …]
+    others: list[
+        Any
+    ]  # [[index, job_id, run_lease, kind, outcome, delay_s | None, error | None, progress if it changed], …]
     more: bool = False  # the lane has more in hand: its next results may be waited for
     oldest: int = 1  # everything before this `seq` has been acknowledged
     staged: list[Any] = field(default_factory=list)
     """Indexes of attempts that end with follow-ups: payload frame i holds those of `staged[i]`, a JSON array of items as
     `enqueue_many` takes them. Such an attempt stands in `others`, whatever its outcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptProgress(Message):
+    """What running attempts say of their progress; the newest counts, nobody answers."""
+
+    items: list[Any]  # [[slot, receipt_id, nonce, index, job_id, run_lease, progress], …]
 
 
 # --- finalizer → worker ------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from awa_pool.events import (
     Trouble,
 )
 from awa_pool.messages import (
+    AttemptProgress,
     AttemptsEnded,
     DispatcherHello,
     Drained,
@@ -44,12 +45,15 @@ from .events import (
     Finished,
     Heard,
     LookedUp,
+    ProgressKept,
+    ProgressNotKept,
     Send,
     Settings,
     StagedAnswered,
     StagedNo,
     StagedRow,
 )
+from .progress import ProgressRoad
 from .reading import read_endings, read_results
 from .roads import Roads
 from .staged import StagedRoad
@@ -78,6 +82,7 @@ class Finalizer:
         rng = rng or random.Random()
         self.roads = Roads(rng)
         self.staged = StagedRoad(rng)
+        self.progress = ProgressRoad()
         self.desk = Desk()
         self._written = Written(self.desk, self.roads)
         self._culprits = Culprits(self.desk, self.roads)
@@ -113,6 +118,7 @@ class Finalizer:
             self._note_rate()
             out += calls
         out += self.staged.flush(now_s, linger_s)
+        out += self.progress.flush(now_s)
         self._tell_load()
         self._maybe_leave()
         return out
@@ -123,6 +129,7 @@ class Finalizer:
         due = [
             self.roads.due_s(linger_s, self._full_jobs()),
             self.staged.due_s(self._now_s, linger_s),
+            self.progress.due_s(),
             *self.desk.acknowledge_due_s(),
         ]
         if self._leave_s is not None:
@@ -156,6 +163,7 @@ class Finalizer:
             "dropped": self.desk.dropped,
             **self.roads.figures(),
             **self.staged.figures(),
+            "progress_written": self.progress.written,
             "held_jobs": self.desk.held_jobs,
             "held_bytes": self.desk.held_bytes,
             "accepting": self.accepting,
@@ -191,6 +199,12 @@ class Finalizer:
                 self._staged_answered(lane, answers, took_s)
             case LookedUp(rows):
                 self._culprits.looked_up(rows)
+            case ProgressKept(written):
+                self.progress.kept(written)
+            case ProgressNotKept(trouble, error):
+                self.progress.failed(trouble, self._now_s)
+                if trouble is Trouble.REFUSED:
+                    self.desk.note(logging.WARNING, notes.PROGRESS_REFUSED, error=error)
             case SupervisorSaid(message):
                 self._supervisor_said(message)
             case StoreLost(error):
@@ -206,6 +220,8 @@ class Finalizer:
                 self._attempts_ended(peer, message, payload)
             case EndAttempts():
                 self._end_attempts(message)
+            case AttemptProgress():
+                self._note_malformed(str(peer), "AttemptProgress", self.progress.put(message, self._now_s))
             case DispatcherHello():
                 self.desk.dispatcher = peer
                 self._say_load()
@@ -229,9 +245,7 @@ class Finalizer:
         if bad:
             # What cannot be read is never written; the dispatcher's audit ends those attempts.
             self.desk.dropped += bad
-            self.desk.note(
-                logging.WARNING, notes.MALFORMED, source=str(name), reason="AttemptsEnded", entries=bad
-            )
+            self._note_malformed(str(name), "AttemptsEnded", bad)
         if not result.left:
             peer.committed(message.seq)
             self.desk.acknowledge_soon(name)
@@ -249,10 +263,7 @@ class Finalizer:
 
     def _end_attempts(self, message: EndAttempts) -> None:
         parts, items, bad = read_endings(message)
-        if bad:
-            self.desk.note(
-                logging.WARNING, notes.MALFORMED, source="dispatcher", reason="EndAttempts", entries=bad
-            )
+        self._note_malformed("dispatcher", "EndAttempts", bad)
         self.roads.put(parts, items)
 
     def _supervisor_said(self, message: Message) -> None:
@@ -324,6 +335,10 @@ class Finalizer:
             self.desk.note(_weight(self.desk.held_jobs), notes.DRAINED, jobs_left=self.desk.held_jobs)
             self.desk.out.append(ToSupervisor(Drained("finalizer", self.settings.incarnation)))
             self.desk.out.append(Exit())
+
+    def _note_malformed(self, source: str, reason: str, entries: int) -> None:
+        if entries:
+            self.desk.note(logging.WARNING, notes.MALFORMED, source=source, reason=reason, entries=entries)
 
 
 def _weight(jobs: int) -> int:

@@ -10,6 +10,7 @@ import orjson
 
 from awa_pool.events import StoreIsBack, StoreLost, StoreSaysNo, reason_of, trouble_of
 from awa_pool.store import statements as do
+from awa_pool.store.progress import keep_progress
 from awa_pool.store.staged import EndedStaged, finish_staged
 from awa_pool.store.statements import Call
 from awa_pool.store.store import Store
@@ -24,8 +25,11 @@ from .events import (
     Finish,
     Finished,
     FinishStaged,
+    KeepProgress,
     LookedUp,
     LookUp,
+    ProgressKept,
+    ProgressNotKept,
     StagedAnswered,
     StagedNo,
     StagedRow,
@@ -94,6 +98,10 @@ class Database:
                 return LookedUp(rows)
             case StoreFailed(LookUp(), _):
                 return LookedUp(None)
+            case StoreAnswered(KeepProgress(), (written, _)):
+                return ProgressKept(written)
+            case StoreFailed(KeepProgress(), error):
+                return ProgressNotKept(trouble_of(error), reason_of(error))
             case StoreFailed(token, error):
                 what = "complete" if isinstance(token, Complete) else "finish"
                 return StoreSaysNo(
@@ -117,6 +125,8 @@ def call_of(command: Command, runtime_id: str) -> Call[Any]:
             return finish_staged(ends, PATIENCE_MS if patient else HASTE_MS)
         case LookUp():
             return do.open_attempts(runtime_id)
+        case KeepProgress(items):
+            return keep_progress(items)
     raise TypeError(f"{type(command).__name__} is no call to the database")
 
 

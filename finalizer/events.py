@@ -144,6 +144,21 @@ class LookedUp:
     rows: Sequence[OpenRow] | None
 
 
+@dataclass(frozen=True, slots=True)
+class ProgressKept:
+    """Answer to `KeepProgress`."""
+
+    written: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressNotKept:
+    """`KeepProgress` failed."""
+
+    trouble: Trouble
+    error: str
+
+
 Event = (
     Tick
     | Heard
@@ -152,6 +167,8 @@ Event = (
     | Finished
     | StagedAnswered
     | LookedUp
+    | ProgressKept
+    | ProgressNotKept
     | StoreSaysNo
     | StoreLost
     | StoreIsBack
@@ -203,4 +220,11 @@ class LookUp:
     """Ask which attempts of this runtime are open, for the ids of their jobs; answered by `LookedUp`."""
 
 
-Command = Send | ToSupervisor | Complete | Finish | FinishStaged | LookUp | Note | Exit
+@dataclass(frozen=True, slots=True)
+class KeepProgress:
+    """Keep what running attempts say of their progress; answered by `ProgressKept` or `ProgressNotKept`."""
+
+    items: list[dict[str, Any]]
+
+
+Command = Send | ToSupervisor | Complete | Finish | FinishStaged | LookUp | KeepProgress | Note | Exit

@@ -43,12 +43,18 @@ def read_results(peer: bytes, message: AttemptsEnded, payload: Sequence[bytes] =
     staged = dict(zip(indexes, payload, strict=False))
     missing = set(indexes[len(payload) :])
     for entry in message.others if named else ():
-        kind = entry[3] if isinstance(entry, list) and len(entry) == 7 and isinstance(entry[3], str) else None
+        kind = (
+            entry[3]
+            if isinstance(entry, list) and len(entry) in (7, 8) and isinstance(entry[3], str)
+            else None
+        )
         values = (
             None
             if kind is None
-            else read_item([message.slot, message.receipt_id, message.nonce, *entry[:3], *entry[4:]])
+            else read_item([message.slot, message.receipt_id, message.nonce, *entry[:3], *entry[4:7]])
         )
+        if values is not None and len(entry) == 8 and isinstance(entry[7], dict):
+            values["progress"] = entry[7]
         if values is None or kind is None or values["index"] in missing:
             bad += 1
         elif values["index"] in staged:

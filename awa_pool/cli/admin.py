@@ -131,10 +131,10 @@ def list_jobs(
         return
     cells = [
         (r.id, r.kind, r.queue, _state(r), f"{r.attempt}/{r.max_attempts}", render.moment(r.run_at or r.created_at),
-         _last_error(r.errors) or r.reason)
+         _note(r))
         for r in rows
     ]  # fmt: skip
-    columns = ("id", "kind", "queue", "state", "attempt", "due", "last error")
+    columns = ("id", "kind", "queue", "state", "attempt", "due", "last error or progress")
     render.console().print(render.table("", columns, cells, right=("id", "attempt")))
     if len(rows) == limit:
         print(f"There may be more: --before {rows[-1].id}")
@@ -203,6 +203,13 @@ def _state(row: JobRow) -> Text:
     return Text(render.plain(text), style=STATE_STYLES.get(row.state, ""))
 
 
+def _note(row: JobRow) -> str | None:
+    """Return what there is to say of a job in a table: how far it is while it runs, else what went wrong last."""
+    if row.state == "running" and row.progress is not None:
+        return progress_text(row.progress)[:120]
+    return _last_error(row.errors) or row.reason
+
+
 def _last_error(errors: list[dict[str, Any]]) -> str:
     if not errors:
         return ""
@@ -244,10 +251,21 @@ def _fields(row: dict[str, Any]) -> Iterator[tuple[str, object]]:
             continue
         if name in ("args", "metadata", "tags"):
             yield name, json.dumps(value, ensure_ascii=False)
+        elif name == "progress":
+            yield name, progress_text(value)
+            if value.get("metadata"):
+                yield "  metadata", json.dumps(value["metadata"], ensure_ascii=False)
         elif name.endswith("_at"):
             yield name, render.moment(value)
         else:
             yield name, value
+
+
+def progress_text(progress: dict[str, Any]) -> str:
+    """Return how far an attempt is, in one line; other software may have written anything."""
+    percent, message = progress.get("percent"), progress.get("message")
+    parts = [f"{percent:g} %" if isinstance(percent, int | float) else "", message if isinstance(message, str) else ""]
+    return ", ".join(part for part in parts if part) or "–"
 
 
 def _own_settings(rows: list[do.QueueRow]) -> Iterator[str]:

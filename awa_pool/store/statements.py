@@ -236,6 +236,7 @@ def _job_row(*columns: Any) -> JobRow:
         tags=row.tags or [],
         errors=[each for each in errors if isinstance(each, dict)] if isinstance(errors, list) else [],
         runtime_id=str(row.runtime_id) if row.runtime_id is not None else None,
+        progress=progress if isinstance(progress := stored_json(row.progress), dict) else None,
     )
 
 

@@ -21,6 +21,7 @@ from .attempt import Attempt, job_type_of
 from .bodies import Body, Unreadable
 from .core import Piece
 from .owed import KIND as OWED
+from .reporting import Reporter
 
 if TYPE_CHECKING:  # loaded by the first attempt that has follow-ups
     from awa_pool.follow_ups import Sealed
@@ -45,11 +46,15 @@ class Endings:
         app_name: str,
         rng: Random,
         tell: Callable[[list[JobEvent]], None] | None = None,
+        reporter: Reporter | None = None,
     ) -> None:
-        """`tell` has hooks called; it must not block."""
+        """`tell` has hooks called; it must not block. `reporter` hears of progress."""
         self.registry = registry
         self.tell = tell
-        self._job_type = job_type_of(registry)
+        self._job_type = job_type_of(registry, reporter)
+        self._reporter = reporter
+        self.words: dict[tuple[int, int], Any] = {} if reporter is None else reporter.words
+        """Attempts that have said something of their progress: they are to be settled, however they end."""
         self.watched = frozenset(
             registry.triggers.wanted((task.kind, task.args_type) for task in registry.tasks.values())
         )
@@ -127,9 +132,11 @@ class Endings:
         queue, priority = piece.queue, piece.priority
         try:  # args types may run user code, and a row of other software may hold anything
             args = self.registry.decode_args(task, stored)
-            return self._job_type(
+            job = self._job_type(
                 args, job_id, kind, attempt, max_attempts, queue, priority, run_lease, extra, is_cancelled
             )
+            job._piece = piece
+            return job
         except BaseException as error:  # noqa: BLE001
             self.record(piece, index, job_id, run_lease, kind, self.undecodable(error))
             return None
@@ -156,13 +163,24 @@ class Endings:
                 staged = ()
             elif staging.problem is not None:  # swallowed or not: what was to be staged is not there
                 staged, ending = (), Ending(Outcome.FAIL, error=describe_error(staging.problem))
+        progress = self._last_word(job) if self.words else None
+        if isinstance(job, Attempt):
+            job._piece = None  # a thread that the handler left behind has nothing more to say
+        if ending.outcome is Outcome.COMPLETED:
+            job._progress = None  # what has completed makes none: its specs see none
         if task.kind in self.watched:
             ending, staged = self._with_specs(job, task, ending, staged)
             if self.hooked:
                 self._keep_news(piece, index, job, ending)
         follow_ups = b"[%s]" % b",".join(sealed.text for sealed in staged) if staged else b""
-        self.record(piece, index, job.id, job.run_lease, job.kind, ending, follow_ups)
+        self.record(piece, index, job.id, job.run_lease, job.kind, ending, follow_ups, progress)
         return ending.outcome is Outcome.COMPLETED and not follow_ups
+
+    def _last_word(self, job: Job[Any]) -> dict[str, Any] | None:
+        """Return what the attempt has said of its progress, if anything, and take it off the reporter's list."""
+        if self._reporter is None or not isinstance(job, Attempt):
+            return None
+        return self._reporter.settle(job)
 
     def _with_specs(
         self, job: Job[Any], task: Task, ending: Ending, staged: Sequence[Sealed]
@@ -207,6 +225,7 @@ class Endings:
         kind: str,
         ending: Ending,
         follow_ups: bytes = b"",
+        progress: dict[str, Any] | None = None,
     ) -> None:
         """Put an ending into its piece, to go out with the next flush."""
         if ending.outcome is Outcome.COMPLETED and not follow_ups:
@@ -223,6 +242,8 @@ class Endings:
                 ending.delay_s,
                 ending.error,
             ]
+            if progress is not None:
+                item.append(progress)
             piece.others.append(item)
 
     @staticmethod

@@ -31,6 +31,7 @@ from .loop import WorkerLoop
 from .output import TaggedStream, Tags, finish_lines, install
 from .process import become_worker, reseed, resident_bytes
 from .quota import Quota
+from .reporting import Reporter
 from .sync import SyncExecutor
 from .telling import Teller
 
@@ -90,8 +91,10 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
     capacity = max(1, int(settings.get("concurrency") or 1))
     rules = _kill_rules(registry, float(settings.get("kill_grace_s") or 0.0))
     page = Page.create(str(settings["page_path"]), capacity if async_kinds else 1, list(kinds), rules=rules)
-    teller = Teller(registry, tags)
-    endings = Endings(registry, str(settings.get("app") or "__main__"), random.Random(), teller.tell)
+    teller, reporter = Teller(registry, tags), Reporter(settings)
+    endings = Endings(
+        registry, str(settings.get("app") or "__main__"), random.Random(), teller.tell, reporter
+    )
     quota = Quota(int(settings.get("max_jobs") or 0), time.monotonic())
     loop = WorkerLoop(pipe, ROLE, incarnation, quota, endings.dropped)
     if sync_kinds:
@@ -118,6 +121,7 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
         loop.tell_figures()
         teller.close(_HOOKS_S)
         _stop(registry)
+        reporter.close()
         if loop.close():
             wire.terminate()
     return drained

@@ -58,7 +58,7 @@ def _evaluate(registry: Registry, job: Attempt) -> None:
         args = facts["args"] if task is None else registry.decode_args(task, facts["args"])
     except DecodeError:
         args = facts["args"]  # a spec that hears of an end may still be told which
-    extra = {name: facts.get(name) for name in ("metadata", "tags", "snoozes", "ordering_key")}
+    extra = {name: facts.get(name) for name in ("metadata", "tags", "snoozes", "ordering_key", "progress")}
     ended: Job[Any] = Job(
         args, facts["id"], facts["kind"], facts["attempt"], facts["max_attempts"], facts["queue"],
         facts["priority"], facts["run_lease"], extra,

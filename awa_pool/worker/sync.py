@@ -79,6 +79,7 @@ class SyncExecutor:
         tasks, cancelled, tags = self._tasks, self._cancelled, self._tags
         indexes, bodies, done, time = piece.indexes, piece.bodies, piece.done, self._endings.time
         make_job, quota, watched = self._endings.job, self._quota, self._endings.watched
+        said = self._endings.words
         at, count = piece.at, len(indexes)
         piece.running = 1
         began_s = monotonic()
@@ -120,7 +121,13 @@ class SyncExecutor:
                     job.deadline_s = limit_s
                     result, raised = self._alarm.call(task.handler, job, limit_s)
                 leave_if_forked()
-                if result is None and raised is None and job._staging is None and body[1] not in watched:
+                if (
+                    result is None
+                    and raised is None
+                    and job._staging is None
+                    and body[1] not in watched
+                    and not said
+                ):
                     piece.completed = words[completed_at] = piece.completed | bit
                     done[job.kind] = done.get(job.kind, 0) | bit
                 else:

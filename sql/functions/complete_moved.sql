@@ -45,7 +45,7 @@ begin
                 unique_states, progress, state)
         select g.job_id, g.queue, g.priority, g.kind, g.args, g.attempt + 1, g.max_attempts, g.run_lease + 1,
                 g.run_at, g.created_at, g.metadata, g.tags, g.ordering_key, g.errors, g.snoozes, g.deadline_s,
-                g.unique_key, g.unique_states, g.progress, 'completed'
+                g.unique_key, g.unique_states, null::json, 'completed'
           from gone as g
     )
     select coalesce(bit_or(1::bigint << h.idx), 0) into done from held as h;

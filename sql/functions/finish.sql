@@ -1,6 +1,7 @@
 -- finish(json array) -> (item, status, state): ends attempts, whatever their outcome. status: done; stale (the attempt had
 -- ended before); busy (held by another session: say it again); invalid (not to be understood: said of this item alone).
--- Items: {slot, receipt_id, nonce, index, job_id, run_lease, outcome, delay_s?, error?, reason?}.
+-- Items: {slot, receipt_id, nonce, index, job_id, run_lease, outcome, delay_s?, error?, reason?, progress?}; progress: an object, the
+-- attempt's last word, kept with the job.
 -- Arrow: running -> completed | retryable | scheduled | failed | cancelled | available.
 -- Guard: the attempt's bit, or its lease row. Locks: receipts by slot and id, then leases by (receipt, index); skip locked.
 -- Errors: AW002, AW006.
@@ -12,6 +13,14 @@ as $$
 #variable_conflict use_column
 begin
     perform require_read_committed('finish');
+    if strpos(p_items::text, '"progress"') > 0 then
+        begin
+            perform keep_progress(p_items);
+        exception
+            when data_exception then
+                null;  -- which item it is comes out below
+        end;
+    end if;
     return query
     with told as materialized (select e.* from parse_ends(p_items) as e),
     -- One call ends an attempt once: of items that name the same attempt the first counts.

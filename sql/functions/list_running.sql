@@ -5,7 +5,7 @@ returns table(
     id bigint, kind text, queue text, state text, priority smallint, attempt smallint, max_attempts smallint,
     run_at timestamptz, created_at timestamptz, attempted_at timestamptz, finalized_at timestamptz, args json,
     metadata json, tags text[], ordering_key text, errors jsonb, snoozes int, run_lease bigint, reason text,
-    runtime_id uuid, dead boolean)
+    runtime_id uuid, dead boolean, progress json)
 language plpgsql stable
 set search_path = {schema}, pg_catalog, pg_temp
 set jit = off
@@ -26,7 +26,11 @@ begin
             select
                 b.job_id, b.kind, b.queue, 'running', b.priority, (b.attempt + 1)::smallint, b.max_attempts,
                 {schema}.readable_time(b.run_at), {schema}.readable_time(b.created_at), o.claimed_at, null::timestamptz, b.args, b.metadata, b.tags,
-                b.ordering_key, b.errors, b.snoozes, b.run_lease + 1, null::text, o.runtime_id, false
+                b.ordering_key, b.errors, b.snoozes, b.run_lease + 1, null::text, o.runtime_id, false,
+                coalesce(
+                    (select s.progress from attempt_state as s
+                     where s.job_id = b.job_id and s.run_lease = b.run_lease + 1),
+                    b.progress)
             from open_receipts_{slot}(s.open_from) as o
             cross join lateral bodies_{slot}(array[o.receipt_id], array[o.open_mask]) as b
             where (p_queue is null or o.queue = p_queue) and (p_kind is null or b.kind = p_kind)

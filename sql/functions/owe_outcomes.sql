@@ -40,7 +40,7 @@ begin
             'priority', abs(o.priority), 'attempt', o.attempt, 'max_attempts', o.max_attempts, 'run_lease', o.run_lease,
             'metadata', o.metadata, 'tags', o.tags, 'ordering_key', o.ordering_key, 'snoozes', o.snoozes,
             'error', coalesce(o.errors -> -1 ->> 'error', o.reason), 'reason', o.reason, 'cause', o.cause,
-            'specs_told', coalesce(v_told = 'specs', false),
+            'progress', o.progress, 'specs_told', coalesce(v_told = 'specs', false),
             'next_run_at', (select d.run_at from jobs_deferred as d where d.job_id = o.job_id and o.code in (2, 7)))
     from (
         select

@@ -3,7 +3,7 @@
 -- Arrow: 2, 3, 7 -> jobs_deferred; 6 -> jobs_returned; 4 -> jobs_dead, or jobs_finished where the queue keeps no dead letters;
 -- 1, 5 -> jobs_finished. Bodies come as they are to be kept (attempts used, last lease, errors); a delay of null is the back-off.
 -- Keys that the new state gives up are dropped, and an end takes its key where it is free (settle_keys); a state in which the
--- job goes on is the caller's to have taken the key for.
+-- job goes on is the caller's to have taken the key for. What the attempt said of its progress is kept, but for one that completed.
 -- causes: as of owe_outcomes, for attempts that ended without their handler.
 -- Guard: the caller's, which took the job from its place in the same transaction. Locks: the new rows. Errors: none of its own.
 --
@@ -19,6 +19,9 @@ set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 as $$
 begin
+    if exists (select from attempt_state) then
+        p_bodies := with_progress(p_bodies);
+    end if;
     perform settle_keys(array_agg(k.job_id), array_agg(k.unique_key), array_agg(k.unique_states::int), array_agg(k.state))
     from (
         select b.job_id, b.unique_key, b.unique_states, outcome_state(c.code) as state

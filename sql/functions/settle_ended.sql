@@ -35,7 +35,7 @@ begin
     select
         e.job_id, e.queue, e.priority, e.kind, e.args, e.attempt, e.max_attempts, e.run_lease, e.run_at,
         e.created_at, e.metadata, e.tags, e.ordering_key, e.errors, e.snoozes, e.deadline_s, e.unique_key,
-        e.unique_states, e.progress, outcome_state(e.code), e.reason, e.at
+        e.unique_states, case when e.code <> 1 then e.progress end, outcome_state(e.code), e.reason, e.at
     from ended as e
     where not e.dead
     on conflict (job_id) do nothing;

@@ -1,6 +1,7 @@
 -- sweep() -> 'nothing', 'busy', or what was found: slots reopened, marks removed, the sequence set right.
 -- Arrow: free or exhausted -> sealed where a row stands that no cursor has passed. Also notes below which receipt
--- nothing is open, and keeps the block ranges of job ids summarised (nothing else does: these tables have no vacuum).
+-- nothing is open, keeps the block ranges of job ids summarised (nothing else does: these tables have no vacuum), and drops what
+-- completed attempts have said of their progress.
 -- Locks: the ring (try). Errors: AW002.
 create or replace function {schema}.sweep() returns text
 language plpgsql volatile
@@ -53,6 +54,7 @@ begin
     if v_marks > 0 then
         v_found := v_found || format('%s drained lanes have late jobs', v_marks);
     end if;
+    perform sweep_progress(1000);
     return case when v_found = '{}' then 'nothing' else array_to_string(v_found, ', ') end;
 end
 $$;
