@@ -218,6 +218,10 @@ class Rest:
 
 
 async def rest(job: Job[Rest]) -> None:
+    if job.args.then == "cancel all":
+        for task in asyncio.all_tasks():
+            task.cancel()
+        await asyncio.sleep(60)
     await asyncio.sleep(job.args.s)
     print("rested")
     if job.args.then == "exit":
@@ -226,10 +230,6 @@ async def rest(job: Job[Rest]) -> None:
         raise asyncio.CancelledError
     if job.args.then == "stray":
         asyncio.get_running_loop().call_soon(sys.exit, 5)
-    if job.args.then == "cancel all":
-        for task in asyncio.all_tasks():
-            task.cancel()
-        await asyncio.sleep(60)
     if job.args.then == "stop the loop":
         asyncio.get_running_loop().stop()
     if job.args.then == "no tasks":

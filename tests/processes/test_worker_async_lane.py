@@ -70,7 +70,7 @@ def test_a_handler_that_stops_the_loop_or_makes_tasks_its_own_way_harms_nobody(r
 
 def test_attempts_that_others_cancel_before_they_begin_run_all_the_same(rig: Rig) -> None:
     worker = rig.start(concurrency=4)
-    # The first has places beside it taken by new ones in the very turn in which it cancels every task.
+    # The first cancels every task before the three that were made with it have had their first turn.
     ended = rig.run(worker, [rest(n, 0, "cancel all" if n == 1 else "") for n in range(1, 40)], "async")
     assert set(ended) == set(range(39)), "each ends once, none is forgotten"
     assert rig.run(worker, [rest(50, 0)], "async") == {0: "completed"}
