@@ -111,20 +111,19 @@ def test_ends_that_give_up_keys_which_others_take_do_not_deadlock_either(queue: 
 
 def test_what_a_trip_has_answered_is_safe_whatever_its_last_end_came_to(queue: Queue, dsn: str) -> None:
     """Only the last commit of a trip waits for the disk; where it wrote nothing, something else has to."""
-    queue.fill(2)
-    first, last = claimed(queue, 2)
+    count = 40  # the server flushes now and then by itself, but not after each
+    queue.fill(count)
     store = connect(dsn)
-    ends = [
-        (a.ended("completed"), orjson.dumps([{"kind": "follow", "args": {}}])) for a in (last, first, last)
-    ]
-    answers = store.run(finish_staged(ends, HASTE_MS))
-    assert [answer.status for answer in answers if isinstance(answer, EndedStaged)] == [
-        "done",
-        "done",
-        "stale",
-    ]
-    flushed = store.conn.execute(
-        "select pg_current_wal_flush_lsn() >= max(lsn) from (select pg_current_wal_insert_lsn() as lsn) as l"
-    ).fetchone()
+    unknown = {"receipt_id": 1 << 40}
+    safe = 0
+    for attempt in claimed(queue, count):
+        ended, jobs = attempt.ended("completed"), orjson.dumps([{"kind": "follow", "args": {}}])
+        ends = [(ended, jobs), (ended | unknown, jobs)]
+        answers = store.run(finish_staged(ends, HASTE_MS))
+        assert [a.status for a in answers if isinstance(a, EndedStaged)] == ["done", "stale"]
+        flushed = store.conn.execute(
+            "select pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()"
+        ).fetchone()
+        safe += flushed == (True,)
     store.conn.close()
-    assert flushed == (True,)
+    assert safe >= count - 2  # something else may have written just then
