@@ -13,8 +13,11 @@ from awa_pool.hooks import JobEvent
 from awa_pool.messages import AttemptsEnded, ResultsCommitted
 from awa_pool.registry import Registry, Task, kind_of
 from awa_pool.worker import owed
-from awa_pool.worker.core import Arrived, Flush, LaneCore, Piece, TellHooks, ToFinalizer
+from awa_pool.worker.attempt import Attempt
+from awa_pool.worker.core import LaneCore
 from awa_pool.worker.endings import Endings, leave_out_our_frame
+from awa_pool.worker.events import Arrived, Flush, Piece, TellHooks, ToFinalizer
+from awa_pool.worker.reporting import Reporter
 
 APP = "under test"
 Handled = tuple[object, BaseException | None]

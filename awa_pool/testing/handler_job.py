@@ -14,7 +14,7 @@ from awa_pool.job import Job
 from awa_pool.registry import Registry
 from awa_pool.requests import InsertRequest, options_of
 from awa_pool.tracing import TRACEPARENT
-from awa_pool.worker.core import Piece
+from awa_pool.worker.events import Piece
 
 from . import attempts
 from .results import StagedJob, WorkResult, jobs_of, outcome_of, staged_jobs, told_of

@@ -16,7 +16,7 @@ from awa_pool.states import Outcome, State
 from awa_pool.store import statements as do
 from awa_pool.store.databases import bring_forward
 from awa_pool.worker.bodies import Body, Unreadable, parse_chunk
-from awa_pool.worker.core import Piece
+from awa_pool.worker.events import Piece
 from awa_pool.worker.limits import nearest_limit_s
 
 from . import attempts, finalizing

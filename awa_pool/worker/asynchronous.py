@@ -20,8 +20,9 @@ from awa_pool.page import PLACE, LanePage, Phase
 from awa_pool.registry import Task
 
 from .bodies import Unreadable
-from .core import Draining, Event, FinalizerReplaced, Flush, LaneCore, Piece, Tick
+from .core import LaneCore
 from .endings import Endings, leave_out_our_frame
+from .events import Draining, Event, FinalizerReplaced, Flush, Piece, Tick
 from .lane import Lane
 from .limits import Reins, nearest_limit_s
 from .output import Tags

@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # loaded by the first handler that stages
     from awa_pool.follow_ups import StagingBuffer
     from awa_pool.hooks import JobEvent
 
-    from .core import Piece
+    from .events import Piece
     from .reporting import Reporter
 
 TRACEPARENT = "awa:traceparent"

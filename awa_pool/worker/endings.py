@@ -19,7 +19,7 @@ from awa_pool.states import Outcome
 
 from .attempt import Attempt, job_type_of
 from .bodies import Body, Unreadable
-from .core import Piece
+from .events import Piece
 from .owed import KIND as OWED
 from .reporting import Reporter
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from awa_pool.page import LanePage
 from awa_pool.wire import Dealer
 
-from .core import Arrived, Command, Event, LaneCore, ReleaseRow, TellHooks, ToDispatcher, ToFinalizer
+from .core import LaneCore
+from .events import Arrived, Command, Event, ReleaseRow, TellHooks, ToDispatcher, ToFinalizer
 
 if TYPE_CHECKING:
     from awa_pool.hooks import JobEvent

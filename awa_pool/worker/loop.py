@@ -14,7 +14,8 @@ from awa_pool.messages import ActorReplaced, Stats, Stop, StopNow, Worn
 from awa_pool.wire import Poller
 
 from .asynchronous import AsyncLane
-from .core import Draining, FinalizerReplaced, Flush, LaneCore, Piece, Tick
+from .core import LaneCore
+from .events import Draining, FinalizerReplaced, Flush, Piece, Tick
 from .lane import Lane
 from .output import finish_lines
 from .quota import Quota

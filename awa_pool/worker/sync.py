@@ -17,8 +17,8 @@ from awa_pool.page import PLACE, LanePage, Phase
 from awa_pool.registry import Task
 
 from .bodies import Unreadable
-from .core import Piece
 from .endings import Endings, leave_out_our_frame
+from .events import Piece
 from .limits import Alarm, nearest_limit_s
 from .output import Tags
 from .process import leave_if_forked

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from awa_pool.messages import AttemptsEnded, AttemptsRan, Recall, Recalled, ResultsCommitted, RunJobs
-from awa_pool.worker.core import (
+from awa_pool.worker.core import LaneCore
+from awa_pool.worker.events import (
     Arrived,
     Command,
     Draining,
     FinalizerReplaced,
     Flush,
-    LaneCore,
     Piece,
     ReleaseRow,
     Tick,

@@ -14,8 +14,9 @@ from awa_pool.finalizer.peers import Peer
 from awa_pool.hooks import Completed, JobEvent, Retried, Started
 from awa_pool.job import Job
 from awa_pool.messages import ResultsCommitted, RunJobs
-from awa_pool.worker.core import Arrived, Flush, LaneCore, TellHooks
+from awa_pool.worker.core import LaneCore
 from awa_pool.worker.endings import Endings
+from awa_pool.worker.events import Arrived, Flush, TellHooks
 from awa_pool.worker.output import Tags
 from awa_pool.worker.telling import MOST_WAITING, Teller
 

@@ -17,8 +17,9 @@ from awa_pool.messages import (
     RunJobs,
     WorkerReady,
 )
-from awa_pool.worker.core import Arrived, Draining, LaneCore, ToDispatcher
-from awa_pool.worker.core import Tick as LaneTick
+from awa_pool.worker.core import LaneCore
+from awa_pool.worker.events import Arrived, Draining, ToDispatcher
+from awa_pool.worker.events import Tick as LaneTick
 from awa_pool.worker.greeting import GREET_MAX_S, GREET_S
 
 

@@ -17,8 +17,8 @@ from awa_pool.finalizer.progress import AGAIN_S, LINGER_S, MOST_HELD, ProgressRo
 from awa_pool.job import Job
 from awa_pool.messages import AttemptProgress
 from awa_pool.wire import Router
-from awa_pool.worker.core import Piece
 from awa_pool.worker.endings import Endings
+from awa_pool.worker.events import Piece
 from awa_pool.worker.reporting import Reporter
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from awa_pool import Cancel, Client, EnqueueRequest, RegistrationError, RetryAfter, Snooze, TerminalError
 from awa_pool.job import Job
-from awa_pool.worker.core import Piece
 from awa_pool.worker.endings import Endings
+from awa_pool.worker.events import Piece
 
 
 @dataclass

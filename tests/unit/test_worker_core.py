@@ -15,14 +15,12 @@ from awa_pool.messages import (
     ResultsCommitted,
     RunJobs,
 )
-from awa_pool.worker.core import (
-    RESEND_MAX_S,
-    UNACKNOWLEDGED_JOBS,
+from awa_pool.worker.core import RESEND_MAX_S, UNACKNOWLEDGED_JOBS, LaneCore
+from awa_pool.worker.events import (
     Arrived,
     Draining,
     FinalizerReplaced,
     Flush,
-    LaneCore,
     Piece,
     ReleaseRow,
     Tick,

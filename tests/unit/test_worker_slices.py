@@ -13,8 +13,8 @@ from awa_pool.job import Job
 from awa_pool.page import Page
 from awa_pool.registry import Registry
 from awa_pool.worker import sync
-from awa_pool.worker.core import Piece
 from awa_pool.worker.endings import Endings
+from awa_pool.worker.events import Piece
 from awa_pool.worker.limits import Alarm
 from awa_pool.worker.loop import SLICE_S
 from awa_pool.worker.output import Tags
