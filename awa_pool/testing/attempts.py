@@ -32,9 +32,29 @@ def view_of(registry: Registry, *tasks: Task) -> Registry:
     return view
 
 
+class LastWords(Reporter):
+    """What a handler says of its progress: kept until the attempt ends, and stored with its outcome."""
+
+    words: dict[tuple[int, int], Any]
+
+    def __init__(self) -> None:
+        self.words = {}
+
+    def say(self, job: Attempt, *, at_once: bool) -> None:
+        """Note that there is something to be stored."""
+        self.words[job.id, job.run_lease] = True
+
+    def settle(self, job: Attempt) -> dict[str, Any] | None:
+        """Return the last word of an attempt that ends, None if it has said nothing."""
+        return None if self.words.pop((job.id, job.run_lease), None) is None else job.progress
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
 def endings_of(registry: Registry, tell: Callable[[list[JobEvent]], None] | None = None) -> Endings:
     """Return what resolves outcomes for this app; `tell` is handed what hooks are to hear at once."""
-    return Endings(registry, APP, Random(), tell)
+    return Endings(registry, APP, Random(), tell, LastWords())
 
 
 def kind_named(registry: Registry, what: Any, kind: str | None = None) -> str:
@@ -89,10 +109,12 @@ def call(task: Task, job: Any) -> Handled:
 
 async def call_async(task: Task, job: Any) -> Handled:
     """The same on a running event loop; a sync handler gets a thread, as it may block or run a loop of its own."""
+    if not task.is_async:
+        return await asyncio.to_thread(
+            call, task, job
+        )  # what a handler raises may be nothing that a future takes
     try:
-        if task.is_async:
-            return await task.handler(job), None
-        return await asyncio.to_thread(task.handler, job), None
+        return await task.handler(job), None
     except BaseException as problem:
         current = asyncio.current_task()
         if _is_the_tests_own(problem) or (current is not None and current.cancelling()):

@@ -53,12 +53,13 @@ class HandlerJob(Job[A]):
         ordering_key: str | None = None,
         snoozes: int = 0,
         run_lease: int | None = None,
+        progress: dict[str, Any] | None = None,
         traceparent: str | None = None,
         cancelled: bool = False,
     ) -> None:
         """Validate as an insert does. `client`: the app, whose tasks give the defaults, and those of what is staged.
 
-        `traceparent`: the trace that whoever put the job in was part of. `cancelled`: what `is_cancelled()` says; it may
+        `progress`: what an attempt before this one has said: percent, message, metadata. `traceparent`: the trace that whoever put the job in was part of. `cancelled`: what `is_cancelled()` says; it may
         be changed while the handler runs.
         Errors: ValidationError naming the field; DecodeError where the args type does not take its own JSON.
         """
@@ -78,6 +79,7 @@ class HandlerJob(Job[A]):
             "tags": options.tags,
             "snoozes": snoozes,
             "ordering_key": options.ordering_key,
+            "progress": None if progress is None else orjson.loads(gate.args_json(progress)),
         }
         if traceparent is not None:
             extra["metadata"][TRACEPARENT] = traceparent

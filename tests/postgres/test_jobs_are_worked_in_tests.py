@@ -193,6 +193,19 @@ def test_hooks_hear_what_was_committed_and_nothing_else(client: Client) -> None:
     ]  # fmt: skip
 
 
+def test_what_a_failed_attempt_said_of_its_progress_is_there_for_the_next(client: Client) -> None:
+    def halfway(job: Job[Stage]) -> None:
+        job.set_progress(50, "half way")
+        raise ValueError("no luck")
+
+    job_id = client.insert(Stage("a"))
+    assert work_one(client, Stage, halfway).is_retryable
+    seen: list[Any] = []
+    client.retry(job_id)
+    assert work_one(client, Stage, lambda job: seen.append(job.progress)).is_completed
+    assert seen == [{"percent": 50, "message": "half way"}]
+
+
 def test_only_the_wanted_kind_is_worked_and_the_others_wait_on(client: Client) -> None:
     others = [client.insert({"n": n}, kind="other", queue="stages") for n in range(3)]
     wanted = client.insert(Stage("a"))
@@ -302,6 +315,45 @@ def test_the_same_with_an_async_client(dsn: str) -> None:
                 await assert_enqueued(client, Follow("z"))
 
     asyncio.run(check())
+
+
+def test_a_test_that_is_cut_gives_the_job_back(dsn: str) -> None:
+    async def hang(job: Job[Follow]) -> None:
+        await asyncio.sleep(60)
+
+    async def check() -> None:
+        async with declare(AsyncClient(dsn)) as client:
+            await client.insert(Follow("a"))
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await work_one(client, Follow, hang)
+            (row,) = await assert_enqueued(client, Follow, state="available")
+            assert row.attempt == 0
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    "raised", [StopIteration(), SystemExit(3), GeneratorExit(), asyncio.CancelledError()]
+)
+def test_whatever_a_handler_raises_ends_its_attempt(dsn: str, raised: BaseException) -> None:
+    def handler(job: Job[Stage]) -> None:
+        raise raised
+
+    async def async_handler(job: Job[Stage]) -> None:
+        raise raised
+
+    async def check() -> None:
+        async with declare(AsyncClient(dsn)) as client:
+            for each in (handler, async_handler):
+                await client.insert(Stage("a"))
+                assert (await work_one(client, Stage, each)).is_retryable
+
+    asyncio.run(check())
+    with declare(Client(dsn)) as client:
+        for each in (handler, async_handler):
+            client.insert(Stage("a"))
+            assert work_one(client, Stage, each).is_retryable
 
 
 def test_a_sync_client_inside_a_loop_runs_no_async_handler_and_keeps_the_job(client: Client) -> None:

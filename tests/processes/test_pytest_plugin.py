@@ -44,6 +44,7 @@ async def send_mail(job: Job[SendMail]) -> None: ...
 """
 TESTS = """
 import asyncio
+import pytest
 from awa_pool.testing import assert_enqueued, drain, refute_enqueued, work_one
 from shop import SendMail, SignUp, client
 
@@ -58,6 +59,16 @@ def test_a_sign_up_sends_a_mail(awa_client):
 
 def test_each_test_begins_with_nothing(awa_client):
     refute_enqueued(awa_client, "audit")
+
+
+@pytest.fixture
+def runner():
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+def test_a_loop_that_outlives_the_client(runner, awa_async_client):
+    runner.run(awa_async_client.insert(SignUp("bob")))
 
 
 def test_async(awa_async_client):
@@ -102,7 +113,7 @@ def test_the_fixtures_give_each_test_a_database_of_its_own_on_a_given_server(
     tmp_path: Path, pg_server: Server
 ) -> None:
     done = run_pytest(tmp_path, f"--awa-dsn={pg_server.dsn()}")
-    assert "5 passed" in done.stdout, done.stdout + done.stderr
+    assert "6 passed" in done.stdout, done.stdout + done.stderr
     assert pg_server.execute("select datname from pg_database where datname like 'awa\\_test\\_%'") == []
 
 
@@ -132,13 +143,13 @@ WITHOUT = "import awa_pool.embedded.binaries as b\nb._PACKAGE = 'not_installed_p
 
 def test_without_the_extra_tests_are_skipped_and_told_what_to_install(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, "-rs", conftest=WITHOUT)
-    assert "1 passed, 4 skipped" in done.stdout, done.stdout + done.stderr
+    assert "1 passed, 5 skipped" in done.stdout, done.stdout + done.stderr
     assert "awa-pool[embedded]" in done.stdout and "--awa-dsn" in done.stdout
 
 
 def test_in_ci_the_missing_extra_is_an_error(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, conftest=WITHOUT, CI="true")
-    assert "4 errors" in done.stdout, done.stdout + done.stderr
+    assert "5 errors" in done.stdout, done.stdout + done.stderr
     assert "awa-pool[embedded]" in done.stdout
 
 
@@ -181,7 +192,7 @@ def test_the_examples_of_the_guide_pass(tmp_path: Path, pg_server: Server) -> No
     for name, text in files:
         (tmp_path / name).write_text(text)
     done = run_project(tmp_path, f"--awa-dsn={pg_server.dsn()}")
-    assert "6 passed" in done.stdout, done.stdout + done.stderr
+    assert "7 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_pytest_without_these_fixtures_loads_nothing_of_ours() -> None:

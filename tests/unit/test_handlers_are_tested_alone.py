@@ -186,6 +186,20 @@ def test_specs_of_the_app_come_first() -> None:
     ]
 
 
+def test_progress_is_checked_and_seen_and_that_of_an_attempt_before_is_there() -> None:
+    def handler(job: Job[SignUp]) -> None:
+        before = (job.progress or {}).get("metadata", {}).get("rows", 0)
+        job.set_progress(40, "half way")
+        job.update_metadata({"rows": before + 1})
+        job.flush_progress()
+
+    job = HandlerJob(SignUp("ann"), progress={"metadata": {"rows": 6}})
+    handler(job)
+    assert job.progress == {"percent": 40, "message": "half way", "metadata": {"rows": 7}}
+    with pytest.raises(ValidationError, match="percent"):
+        HandlerJob(SignUp("ann")).set_progress(101)
+
+
 def test_a_run_without_a_handler_says_what_to_give() -> None:
     with pytest.raises(TypeError, match="client="):
         HandlerJob(SignUp("ann")).run()
