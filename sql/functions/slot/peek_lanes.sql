@@ -20,8 +20,12 @@ begin
       from (values (1), (2), (3), (4)) as lane (p)
       left join lateral (
             select k.txid, k.job_id, pg_snapshot_xmax(w.prev) as beyond,
-                   pg_snapshot_xmin(w.prev) < pg_snapshot_xmax(w.prev)
-                   or pg_snapshot_xmin(w.cur) < pg_snapshot_xmax(w.cur) as late
+                   -- Of the transactions open when the snapshots were taken: one has ended that cur does not show, or that
+                   -- the cursor has not passed. Who is still open, as a snapshot held for hours is, has nothing to show.
+                   exists (
+                        select from (select pg_snapshot_xip(w.prev) as x union all select pg_snapshot_xip(w.cur)) as o
+                         where pg_visible_in_snapshot(o.x, pg_current_snapshot())
+                           and (o.x >= k.txid or not pg_visible_in_snapshot(o.x, w.cur))) as late
               from {schema}.cursors as k
               join {schema}.cursor_windows as w on w.window_id = k.window_id
              where k.slot = {slot} and k.queue = p_queue and k.priority = lane.p
@@ -29,7 +33,7 @@ begin
     if unsure & ~ahead = 0 then
         return ahead;
     end if;
-    -- transactions were open when a snapshot was taken: look for rows of just those
+    -- transactions that were open when a snapshot was taken have ended: look for rows of just those
     return ahead | (
         select coalesce(bit_or(1 << lane.p), 0)
           from (values (1), (2), (3), (4)) as lane (p)
@@ -41,7 +45,7 @@ begin
                  order by k.seq desc limit 1) as k
          where unsure & ~ahead & (1 << lane.p) <> 0
            and exists (
-                select from (select pg_snapshot_xip(k.prev) as x union all select pg_snapshot_xip(k.cur)) as late
+                select from (select pg_snapshot_xip(k.prev) as x union select pg_snapshot_xip(k.cur)) as late
                  cross join lateral (
                         select from {schema}.jobs_ready_{slot} as r
                          where hashtextextended(r.queue, r.priority) = hashtextextended(p_queue, lane.p)
