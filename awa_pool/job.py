@@ -144,7 +144,7 @@ class JobRow(NamedTuple):
     """A job as the database shows it to a client; instants are aware, `errors` are the newest 20.
 
     `dead`: it lies in the dead letter queue (its state is failed) until it is retried or purged. `progress`: what its
-    newest attempt has said (docs/progress.md)."""
+    newest attempt has said (docs/progress.md). `deadline_s`: its own, not that of its task or queue."""
 
     id: int
     kind: str
@@ -168,3 +168,4 @@ class JobRow(NamedTuple):
     runtime_id: str | None
     dead: bool = False
     progress: dict[str, Any] | None = None
+    deadline_s: float | None = None

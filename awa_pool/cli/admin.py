@@ -57,6 +57,7 @@ def status(
         ring = store.ring_status()
     if as_json:
         shown: dict[str, list[Any]] = {"pools": runtimes, "queues": queues, "ring": ring}
+        shown["settings"] = list(settings_of)
         render.print_json({name: [row._asdict() for row in rows] for name, rows in shown.items()})
         return
     out = render.console()
@@ -255,6 +256,8 @@ def _fields(row: dict[str, Any]) -> Iterator[tuple[str, object]]:
             yield name, progress_text(value)
             if value.get("metadata"):
                 yield "  metadata", json.dumps(value["metadata"], ensure_ascii=False)
+        elif name == "deadline_s":
+            yield "deadline", write_duration(float(value))
         elif name.endswith("_at"):
             yield name, render.moment(value)
         else:

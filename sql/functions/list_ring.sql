@@ -8,7 +8,7 @@ returns table(
     id bigint, kind text, queue text, state text, priority smallint, attempt smallint, max_attempts smallint,
     run_at timestamptz, created_at timestamptz, attempted_at timestamptz, finalized_at timestamptz, args json,
     metadata json, tags text[], ordering_key text, errors jsonb, snoozes int, run_lease bigint, reason text,
-    runtime_id uuid, dead boolean, progress json)
+    runtime_id uuid, dead boolean, progress json, deadline_s float8)
 language plpgsql stable
 set search_path = {schema}, pg_catalog, pg_temp
 set jit = off

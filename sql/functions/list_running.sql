@@ -5,7 +5,7 @@ returns table(
     id bigint, kind text, queue text, state text, priority smallint, attempt smallint, max_attempts smallint,
     run_at timestamptz, created_at timestamptz, attempted_at timestamptz, finalized_at timestamptz, args json,
     metadata json, tags text[], ordering_key text, errors jsonb, snoozes int, run_lease bigint, reason text,
-    runtime_id uuid, dead boolean, progress json)
+    runtime_id uuid, dead boolean, progress json, deadline_s float8)
 language plpgsql stable
 set search_path = {schema}, pg_catalog, pg_temp
 set jit = off
@@ -30,7 +30,7 @@ begin
                 coalesce(
                     (select s.progress from attempt_state as s
                      where s.job_id = b.job_id and s.run_lease = b.run_lease + 1),
-                    b.progress)
+                    b.progress), b.deadline_s
             from open_receipts_{slot}(s.open_from) as o
             cross join lateral bodies_{slot}(array[o.receipt_id], array[o.open_mask]) as b
             where (p_queue is null or o.queue = p_queue) and (p_kind is null or b.kind = p_kind)

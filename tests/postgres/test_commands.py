@@ -114,6 +114,16 @@ def test_status_tells_pools_and_queues_as_one_object(run: Any, client: Client) -
     client.insert({}, kind="count")
     told = json.loads(run("status", "--json"))
     assert told["pools"] == [] and told["queues"][0]["available"] == 1
+    run("queue", "set", "mail", "--deadline", "30s", "--no-dlq")
+    (settings,) = [row for row in json.loads(run("status", "--json"))["settings"] if row["queue"] == "mail"]
+    assert (settings["deadline_s"], settings["dlq"]) == (30.0, False)
+
+
+def test_a_jobs_own_deadline_is_shown(run: Any, client: Client) -> None:
+    job_id = client.insert({}, kind="count", deadline=90)
+    lines = [line.split() for line in run("job", str(job_id)).splitlines()]
+    assert ["deadline", "90s"] in lines
+    assert json.loads(run("job", str(job_id), "--json"))["deadline_s"] == 90.0
 
 
 def test_a_missing_schema_is_refused_with_the_command_to_run(run: Any, dsn: str) -> None:

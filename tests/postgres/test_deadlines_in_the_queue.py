@@ -81,17 +81,40 @@ def test_every_way_in_stores_the_same_deadline_and_a_claim_hands_it_out(dsn: str
 
 
 def test_a_deadline_stays_with_its_job_over_waiting_returning_and_retrying(dsn: str, queue: Queue) -> None:
+    def shown(*states: str) -> None:
+        row = client.get_job(waiting)
+        assert row is not None and row.state in states and row.deadline_s == 7
+        assert client.list_jobs(state=row.state) == [row]
+        assert queue.rows("select deadline_s from awa_pool.jobs where id = %s", waiting) == [(7,)]
+
     with Client(dsn) as client:
         later = datetime.now(UTC) + timedelta(hours=1)
         waiting = client.insert({}, kind="k", deadline=7, run_at=later)
+        shown("scheduled")
         client.retry(waiting)
-    for outcome in ("return", "retry", "lost"):
-        (attempt,) = queue.claim()
-        queue.finish(attempt.ended(outcome, delay_s=0))
-        queue.make_due()
-        queue.promote()
-    ((body,),) = [claimed(queue)]
-    assert body[6]["deadline_s"] == 7
+        for outcome in ("return", "retry", "lost"):
+            shown("available")
+            (attempt,) = queue.claim()
+            shown("running")
+            queue.finish(attempt.ended(outcome, delay_s=0))
+            shown("available", "retryable")
+            queue.make_due()
+            queue.promote()
+        ((body,),) = [claimed(queue)]
+        assert body[6]["deadline_s"] == 7
+        queue.rows("select awa_pool.move_open_attempts(10, 0)")
+        shown("running")
+
+
+def test_a_job_without_a_deadline_of_its_own_shows_none_in_history_too(dsn: str, queue: Queue) -> None:
+    with Client(dsn) as client:
+        client.set_queue("default", deadline=30)
+        plain, own = client.insert_many([({}, {"kind": "k"}), ({}, {"kind": "k", "deadline": 7})])
+        for outcome in ("completed", "fail"):
+            for attempt in queue.claim(1):
+                queue.finish(attempt.ended(outcome))
+        rows = {row.id: (row.state, row.deadline_s) for row in client.list_jobs()}
+        assert rows == {plain: ("completed", None), own: ("failed", 7)}
 
 
 def test_a_queues_deadline_is_handed_out_beside_the_jobs_own(dsn: str, queue: Queue) -> None:

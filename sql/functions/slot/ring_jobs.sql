@@ -5,7 +5,7 @@ returns table(
     id bigint, kind text, queue text, state text, priority smallint, attempt smallint, max_attempts smallint,
     run_at timestamptz, created_at timestamptz, attempted_at timestamptz, finalized_at timestamptz, args json,
     metadata json, tags text[], ordering_key text, errors jsonb, snoozes int, run_lease bigint, reason text,
-    runtime_id uuid, dead boolean, progress json)
+    runtime_id uuid, dead boolean, progress json, deadline_s float8)
 language sql stable
 as $$
     select
@@ -23,7 +23,7 @@ as $$
                 (select s.progress from {schema}.attempt_state as s
                  where s.job_id = r.job_id and s.run_lease = r.run_lease + 1),
                 r.progress)
-        end
+        end, r.deadline_s
     from {schema}.ring_rows_{slot}() as r
     where not r.buried and (r.outcome is null or r.outcome = 1)
 $$;
