@@ -244,6 +244,9 @@ def _result(
     values = written.values or {"outcome": Outcome.COMPLETED.value}
     attempt, most = (job.attempt, job.max_attempts) if job is not None else (1, 1)
     done = written.status == "done"
+    told = told_of(values.get("error"))
+    if written.state in (State.FAILED, State.CANCELLED) and "reason" in values:
+        told["reason"] = values["reason"]  # kept only with an end
     return WorkResult(
         outcome=outcome_of(values["outcome"], attempt, most) if done else STALE,
         job=job,
@@ -252,5 +255,5 @@ def _result(
         exception=raised,
         staged=tuple(jobs_of(payload[0])) if written.follow_ups and payload else (),
         skipped=written.skipped,
-        **{**told_of(values.get("error")), **({"reason": values["reason"]} if "reason" in values else {})},
+        **told,
     )

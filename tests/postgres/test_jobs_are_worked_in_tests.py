@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -10,9 +11,11 @@ from typing import Any
 
 import psycopg
 import pytest
+from general_rig import Queue
 
 from awa_pool import AsyncClient, Cancel, Client, RetryAfter, Snooze, StagingError, State, TerminalError
 from awa_pool.job import Job
+from awa_pool.store import statements as do
 from awa_pool.testing import assert_enqueued, drain, refute_enqueued, work_one
 
 
@@ -256,6 +259,21 @@ def test_drain_works_all_there_is_and_what_comes_of_it(client: Client) -> None:
     refute_enqueued(client, Stage)
     assert_enqueued(client, "somebody_elses", count=1)
     assert drain(client) == []
+
+
+def test_drain_pays_the_follow_ups_of_an_end_that_no_handler_heard_of(client: Client) -> None:
+    client.on_exhausted_enqueue(Stage, lambda args, job, error, attempt: Follow(f"after {args.name}"))
+    job_id = client.insert(Stage("a"), max_attempts=1)
+    info = json.dumps({"outcomes": client.registry.triggers.wanted([("stage", Stage)])})
+    with Queue(client._found_dsn(), "stages") as queue:
+        client._run(do.register_runtime(queue.runtime, "elsewhere", 1, info), None)
+        (attempt,) = queue.claim()
+        lost = attempt.ended("lost", error={"error": "its worker was killed"})
+        queue.rows("select * from awa_pool.finish(%s::json)", json.dumps([lost]))
+    owed, paid = drain(client)
+    assert owed.job is not None and owed.job.kind == "awa:outcome" and owed.is_completed
+    assert paid.job is not None and paid.job.args == Follow("after a")
+    assert paid.job.metadata["awa:parent"] == job_id
 
 
 def test_drain_leaves_what_is_due_later_unless_told(client: Client) -> None:
