@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import psycopg
 import pytest
+from general_rig import Queue
 
 from awa_pool import Client, Job
 from awa_pool.cli.entry import main
@@ -131,3 +133,17 @@ def test_a_missing_schema_is_refused_with_the_command_to_run(run: Any, dsn: str)
     assert "installed" in run("migrate", "--schema", "other")
     assert "up to date" in run("migrate", "--schema", "other")
     assert "No queue" in run("status", "--schema", "other")
+
+
+def test_progress_is_shown_with_the_job_and_in_the_list(run: Any, client: Client, dsn: str) -> None:
+    job_id = client.insert({}, kind="long")
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        with Queue(dsn) as queue:
+            (attempt,) = queue.claim()
+        said = {"percent": 42.5, "message": "reading", "metadata": {"page": 3}}
+        item = {**attempt.ended("retry"), "progress": said}
+        conn.execute("select awa_pool.keep_progress(%s::json)", (json.dumps([item]),))
+    told = run("job", str(job_id))
+    assert "42.5 %, reading" in told and '{"page": 3}' in told
+    assert json.loads(run("job", str(job_id), "--json"))["progress"] == said
+    assert "42.5 %, reading" in run("jobs", "--kind", "long")
