@@ -162,7 +162,7 @@ def _backoff_s(backoff: Backoff, attempt: int, rng: Random) -> tuple[float, str 
         if value == math.inf:
             return MAX_DELAY_S, None
         return checked_delay_s(value, "backoff"), None
-    except Exception as problem:  # noqa: BLE001 (the user's function: the retry must not be lost with it)
+    except BaseException as problem:  # noqa: BLE001 (the user's function: the retry must not be lost with it)
         return default_backoff_s(attempt, rng), f"{_type_name(problem)}: {_message(problem)}"[:500]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from datetime import timedelta
+from unittest.mock import Mock
 
 import pytest
 
@@ -197,6 +198,12 @@ def test_a_task_back_off_is_used_and_a_broken_one_costs_no_retry():
     assert overflow.outcome is Outcome.RETRY
     assert overflow.delay_s == BACKOFF_CAP_S
     assert "OverflowError" in (overflow.error or {})["backoff"]
+    for leaves in (SystemExit, KeyboardInterrupt, GeneratorExit, type("Odd", (BaseException,), {})):
+        left = resolve(raised=error, backoff=Mock(side_effect=leaves))
+        assert left.outcome is Outcome.RETRY and left.delay_s >= 2, (
+            "the worker goes on, the job is tried again"
+        )
+        assert leaves.__name__ in (left.error or {})["backoff"]
     assert resolve(raised=error, backoff=lambda attempt: "soon").delay_s is not None  # type: ignore[arg-type, return-value]
 
 
