@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .client import Client as Client
     from .errors import AwaError as AwaError
     from .errors import BootFailed as BootFailed
+    from .errors import CallbackNotFound as CallbackNotFound
     from .errors import ConfigError as ConfigError
     from .errors import DeadlineExceeded as DeadlineExceeded
     from .errors import DecodeError as DecodeError
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "client": ("AsyncClient", "Client"),
     "errors": (
-        "AwaError", "BootFailed", "ConfigError", "DeadlineExceeded", "DecodeError", "FollowUpFailed",
+        "AwaError", "BootFailed", "CallbackNotFound", "ConfigError", "DeadlineExceeded", "DecodeError", "FollowUpFailed",
         "JobCancelled", "JobNotFound", "PayloadTooLarge", "RegistrationError", "SchemaMismatch", "StagingError", "StoreConflict",
         "StoreError", "StoreRefused", "StoreUnavailable", "TerminalError", "TransitionRefused",
         "UniqueConflict", "ValidationError",

@@ -12,6 +12,7 @@ AwaError
 │   └── StoreRefused       the database refused this very statement or value: trying again is not right
 ├── UniqueConflict         another job holds the unique key: carries its id
 ├── JobNotFound            no job has that id
+├── CallbackNotFound       no callback waits for an answer under that id: unknown, spent, or of an older wait
 ├── TransitionRefused      the job's state does not allow that action
 ├── FollowUpFailed         what an app registered for a cancel failed, so the job is not cancelled: names it
 ├── WireError              a message between processes is malformed
@@ -89,6 +90,10 @@ class UniqueConflict(AwaError):
 
 class JobNotFound(AwaError):
     """No job has that id."""
+
+
+class CallbackNotFound(AwaError):
+    """No callback waits for an answer under that id: it is unknown, malformed, answered, timed out, or of an older wait."""
 
 
 class TransitionRefused(AwaError):

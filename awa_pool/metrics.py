@@ -57,6 +57,9 @@ COUNTERS = (
     Counter(
         "maintenance", "rescued", "awa_pool_rescued_attempts", "Attempts of silent hosts rescued by this host"
     ),
+    Counter(
+        "maintenance", "expired", "awa_pool_expired_callbacks", "Callbacks timed out, ended by this host"
+    ),
     Counter("maintenance", "errors", "awa_pool_maintenance_errors", "Housekeeping steps that failed"),
     Counter("maintenance", "runs", "awa_pool_maintenance_runs", "Housekeeping steps, by branch", ("branch",)),
 )

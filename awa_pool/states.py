@@ -53,6 +53,14 @@ class Cause(StrEnum):
     RETRIED_FOR_LATER = "retried_for_later"  # out of the dead letter queue, with a time that lies ahead
     MOVED_TO_DEAD = "moved_to_dead"
     EXHAUSTED = "exhausted"
+    WAITED = "waited"  # a handler began to wait for its callback
+    PARKED = "parked"  # a handler returned to wait with none alive
+    ANSWERED = "answered"  # to a handler that waits
+    RESUMED = "resumed"  # an answer to a parked job
+    COMPLETED_OUTSIDE = "completed_outside"
+    FAILED_OUTSIDE = "failed_outside"
+    RETRIED_OUTSIDE = "retried_outside"
+    TIMED_OUT = "timed_out"  # nobody answered; fails the job on its last attempt
 
 
 ARROWS: dict[tuple[State | None, Cause | Outcome], State] = {
@@ -83,4 +91,24 @@ ARROWS: dict[tuple[State | None, Cause | Outcome], State] = {
     (State.RETRYABLE, Cause.MOVED_TO_DEAD): State.FAILED,
     (State.CANCELLED, Cause.MOVED_TO_DEAD): State.FAILED,
     (State.FAILED, Cause.MOVED_TO_DEAD): State.FAILED,
+    (State.RUNNING, Cause.WAITED): State.WAITING_EXTERNAL,
+    (State.RUNNING, Cause.PARKED): State.WAITING_EXTERNAL,
+    (State.RUNNING, Cause.RESUMED): State.AVAILABLE,  # answered before it parked
+    (State.RUNNING, Cause.COMPLETED_OUTSIDE): State.COMPLETED,
+    (State.RUNNING, Cause.FAILED_OUTSIDE): State.FAILED,
+    (State.WAITING_EXTERNAL, Cause.ANSWERED): State.RUNNING,
+    (State.WAITING_EXTERNAL, Cause.RESUMED): State.AVAILABLE,
+    (State.WAITING_EXTERNAL, Cause.COMPLETED_OUTSIDE): State.COMPLETED,
+    (State.WAITING_EXTERNAL, Cause.FAILED_OUTSIDE): State.FAILED,
+    (State.WAITING_EXTERNAL, Cause.RETRIED_OUTSIDE): State.AVAILABLE,
+    (State.WAITING_EXTERNAL, Cause.TIMED_OUT): State.RETRYABLE,
+    (State.WAITING_EXTERNAL, Cause.EXHAUSTED): State.FAILED,
+    (State.WAITING_EXTERNAL, Cause.CANCELLED): State.CANCELLED,
+    (State.WAITING_EXTERNAL, Outcome.COMPLETED): State.COMPLETED,
+    (State.WAITING_EXTERNAL, Outcome.RETRY): State.RETRYABLE,
+    (State.WAITING_EXTERNAL, Outcome.LOST): State.RETRYABLE,
+    (State.WAITING_EXTERNAL, Outcome.SNOOZE): State.SCHEDULED,
+    (State.WAITING_EXTERNAL, Outcome.FAIL): State.FAILED,
+    (State.WAITING_EXTERNAL, Outcome.CANCEL): State.CANCELLED,
+    (State.WAITING_EXTERNAL, Outcome.RETURN): State.AVAILABLE,
 }

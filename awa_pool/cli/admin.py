@@ -291,11 +291,11 @@ def queue_table(rows: list[do.QueueStats]) -> Any:
     """Build the table of jobs per queue and state."""
     capped = any(row.counts_are_capped for row in rows)
     cells = [
-        (r.queue + (" (paused)" if r.paused else ""), *(_count(n, r.counts_are_capped) for n in r[1:9]),
+        (r.queue + (" (paused)" if r.paused else ""), *(_count(n, r.counts_are_capped) for n in r[1:10]),
          render.span(r.oldest_available_s))
         for r in rows
     ]  # fmt: skip
-    names = ("available", "running", "scheduled", "retryable", "failed", "cancelled", "completed", "dead")
+    names = ("available", "running", "waiting", "scheduled", "retryable", "failed", "cancelled", "completed", "dead")
     made = render.table("", ("queue", *names, "oldest"), cells, right=(*names, "oldest"))
     if capped:
         made.caption = "~: estimated, or counted up to a cap"

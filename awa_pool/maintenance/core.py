@@ -15,6 +15,7 @@ LEASE_S = 15.0
 FAILED_S = (1.0, 60.0)  # first and longest pause after a failure
 PROMOTE_LIMIT = 1000
 RESCUE_LIMIT = 1000
+EXPIRE_LIMIT = 1000
 MOVE_LIMIT = 1000
 DEAD_LIMIT = 1000
 DEAD = "dead"
@@ -25,6 +26,7 @@ MIN_SLOT_AGE_S = 60.0
 MIN_SLOT_BYTES = 16 << 20
 
 LEAD, PROMOTE, RESCUE, ROTATE, LOOK = "lead", "promote", "rescue", "rotate", "look"
+EXPIRE = "expire"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +109,7 @@ class Maintenance:
         self.leads = False
         self.promoted = 0
         self.rescued = 0
+        self.expired = 0
         self.errors = 0
         self.ring = Ring()
         self._unbroken_since_s: float | None = None
@@ -120,6 +123,7 @@ class Maintenance:
                     LEAD, "lead", rules.renew_s, rules.renew_s, ("maintenance", rules.holder, rules.lease_s)
                 ),
                 Branch(PROMOTE, "promote", MORE_S, 1.0, (PROMOTE_LIMIT,)),
+                Branch(EXPIRE, "expire_callbacks", MORE_S, 5.0, (EXPIRE_LIMIT,)),
                 Branch(RESCUE, "rescue_stale", MORE_S, min(10.0, rules.stale_s / 3)),
                 Branch(ROTATE, "rotate", 1.0, 5.0, (slot_age_s, slot_bytes)),
                 Branch("exhaust", "exhaust_slots", 1.0, 15.0),
@@ -166,6 +170,8 @@ class Maintenance:
             if value.next_due_s is not None:
                 branch.due_s = min(branch.due_s, now_s + max(MORE_S, value.next_due_s))
             return out
+        if name == EXPIRE:
+            return out + self._expired(branch, value, now_s)
         if name == RESCUE:
             return out + self._rescued(branch, value, now_s)
         if name == LOOK:
@@ -226,6 +232,13 @@ class Maintenance:
                 "leads the housekeeping of this database" if leads else "no longer leads the housekeeping",
             )
         ]
+
+    def _expired(self, branch: Branch, value: Any, now_s: float) -> list[Command]:
+        self.expired += value.expired
+        branch.done(now_s, useful=value.expired > 0)
+        if value.next_due_s is not None:
+            branch.due_s = min(branch.due_s, now_s + max(MORE_S, value.next_due_s))
+        return [Say("warning", f"{value.expired} callbacks timed out")] if value.expired else []
 
     def _rescued(self, branch: Branch, rows: list[Any], now_s: float) -> list[Command]:
         attempts = sum(row.attempts for row in rows)

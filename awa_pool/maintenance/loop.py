@@ -72,6 +72,7 @@ class Loop:
             "leader": core.leads,
             "promoted": core.promoted,
             "rescued": core.rescued,
+            "expired": core.expired,
             "errors": core.errors,
             "ring": core.ring.figures(),
             "runs": {name: branch.runs for name, branch in core.branches.items()},

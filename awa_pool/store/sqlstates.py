@@ -9,6 +9,7 @@ import psycopg
 
 from awa_pool.errors import (
     AwaError,
+    CallbackNotFound,
     ConfigError,
     JobNotFound,
     SchemaMismatch,
@@ -29,6 +30,7 @@ BY_STATE: dict[str, type[AwaError]] = {
     "AW005": TransitionRefused,
     "AW006": StoreRefused,  # malformed attempt identity
     "AW007": UniqueConflict,
+    "AW008": CallbackNotFound,
     "25006": StoreUnavailable,  # read-only after a failover
     "3F000": SchemaMismatch,  # no such schema
     "42P01": SchemaMismatch,  # no such table

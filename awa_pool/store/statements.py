@@ -108,6 +108,7 @@ class QueueStats(NamedTuple):
     queue: str
     available: int
     running: int
+    waiting: int  # for a callback
     scheduled: int
     retryable: int
     failed: int
@@ -125,6 +126,7 @@ class QueueDepth(NamedTuple):
     queue: str
     available: int
     running: int
+    waiting: int  # for a callback
     scheduled: int
     retryable: int
     dead: int

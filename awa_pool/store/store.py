@@ -14,7 +14,7 @@ from psycopg.rows import tuple_row
 
 from awa_pool import sqlfiles
 
-from . import dead
+from . import callbacks, dead
 from . import statements as do
 from .sqlstates import translate
 from .statements import Call
@@ -142,6 +142,10 @@ class Store:
     def rescue_stale(self, stale_s: float, limit: int) -> list[do.Rescued]:
         """End what runtimes without a heartbeat still hold."""
         return self.run(do.rescue_stale(stale_s, limit))
+
+    def expire_callbacks(self, limit: int) -> callbacks.Expired:
+        """End the attempts whose callback was not answered in time."""
+        return self.run(callbacks.expire_callbacks(limit))
 
     def lead(self, name: str, holder: str | UUID, ttl_s: float) -> bool:
         """Take or renew the leadership."""

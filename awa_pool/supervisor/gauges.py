@@ -55,7 +55,7 @@ def gauges(snapshot: PoolSnapshot | None, figures: Figures) -> list[Gauge]:
             values={
                 (queue.queue, state): float(getattr(queue, state) or 0)
                 for queue in queues
-                for state in ("available", "running", "scheduled", "retryable", "dead")
+                for state in ("available", "running", "waiting", "scheduled", "retryable", "dead")
             },
         ),
         Gauge(

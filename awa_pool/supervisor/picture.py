@@ -173,6 +173,7 @@ def _queue(depth: Any) -> QueueView:
         queue=depth.queue,
         available=depth.available,
         running=depth.running,
+        waiting=depth.waiting,
         scheduled=depth.scheduled,
         retryable=depth.retryable,
         dead=depth.dead,

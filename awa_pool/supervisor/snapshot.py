@@ -28,6 +28,7 @@ class QueueView:
     queue: str
     available: int
     running: int
+    waiting: int = 0  # for a callback
     scheduled: int
     retryable: int
     dead: int

@@ -1,7 +1,7 @@
 -- complete_moved(receipt, nonces, mask) -> which of these attempts stood in leases and are completed now, and which
 -- are locked elsewhere. Arrow: running -> completed; the body goes to jobs_finished, as its slot may be gone.
 -- Those whose completion changes who holds a unique key are ended by end_attempts, which sees to that.
--- Guard: the lease row with its nonce. Locks: leases by index, SKIP LOCKED. Errors: none.
+-- Guard: the lease row with its nonce, not parked. Locks: leases by index, SKIP LOCKED. Errors: none.
 create or replace function {schema}.complete_moved(
     p_receipt bigint, p_nonces bigint[], p_mask bigint, out done bigint, out busy bigint)
 language plpgsql volatile
@@ -23,7 +23,7 @@ begin
                        array_agg(null::jsonb) as errors, array_agg(null::text) as reasons
                   from {schema}.leases as l
                  where l.receipt_id = p_receipt and l.nonce = any (p_nonces) and p_mask & (1::bigint << l.idx) <> 0
-                   and l.unique_key is not null and {schema}.states_hold(l.unique_states, 'running')
+                   and l.runtime_id is not null and l.unique_key is not null and {schema}.states_hold(l.unique_states, 'running')
                        <> {schema}.states_hold(l.unique_states, 'completed')) as a
          cross join lateral {schema}.end_attempts(
                 a.items, a.slots, a.receipts, a.nonces, a.items, a.jobs, a.leases, a.outcomes, a.delays, a.errors,
@@ -34,7 +34,7 @@ begin
     with held as materialized (
         select l.receipt_id, l.idx from {schema}.leases as l
          where l.receipt_id = p_receipt and l.nonce = any (p_nonces) and p_mask & (1::bigint << l.idx) <> 0
-           and l.state = 'running'
+           and l.runtime_id is not null
          order by l.idx for update skip locked
     ), gone as (
         delete from {schema}.leases as l using held as h
@@ -51,7 +51,7 @@ begin
     select coalesce(bit_or(1::bigint << h.idx), 0) into done from held as h;
     select coalesce(bit_or(1::bigint << l.idx), 0) & ~done into busy from {schema}.leases as l
      where l.receipt_id = p_receipt and l.nonce = any (p_nonces) and p_mask & (1::bigint << l.idx) <> 0
-       and l.state = 'running';
+       and l.runtime_id is not null;
     done := done | v_done;
     busy := busy | v_busy;
 end

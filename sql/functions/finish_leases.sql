@@ -1,6 +1,7 @@
 -- finish_leases(arrays, one entry per attempt) -> (item, status, state). The ends of attempts that were moved out of the ring.
--- Arrow: running -> completed | retryable | scheduled | failed | cancelled | available.
--- Guard: the lease row, with nonce, job_id and run_lease. Locks: lease rows in order, skipping those held elsewhere.
+-- Arrow: running | waiting_external -> completed | retryable | scheduled | failed | cancelled | available.
+-- One that is parked has no attempt to end any more.
+-- Guard: the lease row, with nonce, job_id, run_lease and a runtime. Locks: lease rows in order, skipping those held elsewhere.
 -- Errors: none of its own. Has to be a statement of its own after the bits were found set: the move commits both together.
 create or replace function {schema}.finish_leases(
     p_items int[], p_receipts bigint[], p_nonces bigint[], p_indexes int[], p_job_ids bigint[], p_leases bigint[],
@@ -26,7 +27,7 @@ begin
         from want as w
         join leases as l
             on l.receipt_id = w.receipt_id and l.idx = w.idx and l.nonce = w.nonce and l.job_id = w.job_id
-            and l.run_lease + 1 = w.run_lease
+            and l.run_lease + 1 = w.run_lease and l.runtime_id is not null
     ),
     held as materialized (
         select
@@ -39,7 +40,7 @@ begin
         join leases as l
             on l.receipt_id = w.receipt_id and l.idx = w.idx and l.nonce = w.nonce and l.job_id = w.job_id
             and l.run_lease + 1 = w.run_lease
-        where l.state = 'running'
+        where l.runtime_id is not null
         order by l.receipt_id, l.idx
         for update of l skip locked
     ),

@@ -1,5 +1,5 @@
 -- lost_attempts(stale, limit) -> open attempts whose runtime is gone, or is unknown and claimed them longer ago than the threshold.
--- An attempt without a runtime is parked and nobody's. Guard: none. Locks: none. Errors: none.
+-- An attempt without a runtime is parked and nobody's; one that waits with its handler is its runtime's. Guard: none. Locks: none. Errors: none.
 create or replace function {schema}.lost_attempts(p_stale_s float8, p_limit int)
 returns table(
     runtime_id uuid, slot int, receipt_id bigint, nonce bigint, idx int, job_id bigint, run_lease bigint)
@@ -48,7 +48,7 @@ begin
     select l.runtime_id, l.slot::int, l.receipt_id, l.nonce, l.idx::int, l.job_id, l.run_lease + 1
     from leases as l
     left join runtimes as r on r.runtime_id = l.runtime_id
-    where l.runtime_id is not null and l.state = 'running'
+    where l.runtime_id is not null
         and (r.state = 'gone'
             or (r.runtime_id is null and l.claimed_at < clock_timestamp() - make_interval(secs => p_stale_s)))
     limit v_left;

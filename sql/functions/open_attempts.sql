@@ -38,6 +38,6 @@ begin
         array_fill(null::bigint, array[l.idx::int]) || l.job_id,
         array_fill(null::bigint, array[l.idx::int]) || (l.run_lease + 1)
     from leases as l
-    where l.runtime_id = p_runtime and l.state = 'running';
+    where l.runtime_id = p_runtime;
 end
 $$;

@@ -1,6 +1,6 @@
--- open_counts() -> running attempts per queue, those moved out of the ring included.
+-- open_counts() -> running attempts per queue, those moved out of the ring included, and those that wait for a callback.
 -- Guard: none. Locks: none. Errors: none. Reads receipts from the slot's open_from on, in current and sealed slots.
-create or replace function {schema}.open_counts() returns table(queue text, running bigint)
+create or replace function {schema}.open_counts() returns table(queue text, running bigint, waiting bigint)
 language plpgsql stable
 set search_path = {schema}, pg_catalog, pg_temp
 set jit = off
@@ -31,11 +31,13 @@ begin
         v_all := coalesce(v_all, '{}');
     end loop;
     return query
-    select n.queue, sum(n.running)::bigint
+    select n.queue, sum(n.running)::bigint, sum(n.waiting)::bigint
     from (
-        select e.key as queue, e.value::bigint as running from jsonb_each_text(v_all) as e
+        select e.key as queue, e.value::bigint as running, 0 as waiting from jsonb_each_text(v_all) as e
         union all
-        select l.queue, count(*) from leases as l where l.state = 'running' group by l.queue
+        select l.queue, count(*) filter (where l.state = 'running'), count(*) filter (where l.state <> 'running')
+        from leases as l
+        group by l.queue
     ) as n
     group by n.queue;
 end

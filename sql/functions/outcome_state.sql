@@ -11,5 +11,6 @@ as $$
         when 5 then 'cancelled'
         when 6 then 'available'
         when 7 then 'retryable'
+        when 9 then 'waiting_external'
     end
 $$;

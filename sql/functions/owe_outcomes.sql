@@ -1,7 +1,8 @@
 -- owe_outcomes(bodies, codes, reasons, causes) -> how many. For jobs whose attempts ended with no handler to hear of it: where a
 -- pool has said that its app registered something for such an outcome, puts in a job of kind awa:outcome, in this
 -- transaction, that a worker will evaluate: nothing is lost, and no user code holds up who ends attempts.
--- causes: 'lost' (a dead worker), 'stale_heartbeat', 'deadline_exceeded', 'cancelled', 'moved' (to the dead letter queue);
+-- causes: 'lost' (a dead worker), 'stale_heartbeat', 'deadline_exceeded', 'expired_callback', 'callback' (answered from outside so that
+-- the attempt ended), 'cancelled', 'moved' (to the dead letter queue);
 -- null: a handler was there.
 -- Arrow: (new) -> available. Guard: the caller's. Locks: the new rows. Errors: none of its own.
 create or replace function {schema}.owe_outcomes(
@@ -39,9 +40,12 @@ begin
             'outcomes', o.outcomes, 'id', o.job_id, 'kind', o.kind, 'args', o.args, 'queue', o.queue,
             'priority', abs(o.priority), 'attempt', o.attempt, 'max_attempts', o.max_attempts, 'run_lease', o.run_lease,
             'metadata', o.metadata, 'tags', o.tags, 'ordering_key', o.ordering_key, 'snoozes', o.snoozes,
-            'error', coalesce(o.errors -> -1 ->> 'error', o.reason), 'reason', o.reason, 'cause', o.cause,
+            'error', case when o.code = 6 then o.reason else coalesce(o.errors -> -1 ->> 'error', o.reason) end, 'reason', o.reason, 'cause', o.cause,
             'progress', o.progress, 'specs_told', coalesce(v_told = 'specs', false),
-            'next_run_at', (select d.run_at from jobs_deferred as d where d.job_id = o.job_id and o.code in (2, 7)))
+            'next_run_at', case
+                when o.code = 6 then clock_timestamp()
+                else (select d.run_at from jobs_deferred as d where d.job_id = o.job_id and o.code in (2, 7))
+            end)
     from (
         select
             b.*,
@@ -51,9 +55,11 @@ begin
                     case
                         when b.code in (2, 7) and b.cause = 'lost' then array['retried']
                         when b.code in (2, 7) then array['rescued']
-                        when b.code = 4 and b.cause in ('lost', 'moved') then array['exhausted']
+                        when b.code = 4 and b.cause in ('lost', 'moved', 'callback') then array['exhausted']
                         when b.code = 4 then array['rescued', 'exhausted']
                         when b.code = 5 then array['cancelled']
+                        when b.code = 1 then array['completed']
+                        when b.code = 6 and b.cause = 'callback' then array['retried']
                     end) as w(outcome)
                 where v_wanted -> b.kind ? w.outcome
             ) as outcomes

@@ -4,14 +4,14 @@
 -- Guard: none. Locks: none. Errors: none.
 create or replace function {schema}.queue_depths()
 returns table(
-    queue text, available bigint, running bigint, scheduled bigint, retryable bigint, dead bigint, oldest_available_s float8,
+    queue text, available bigint, running bigint, waiting bigint, scheduled bigint, retryable bigint, dead bigint, oldest_available_s float8,
     paused boolean, counts_are_capped boolean)
 language sql stable
 set search_path = {schema}, pg_catalog, pg_temp
 set jit = off
 as $$
     select
-        k.queue, r.available, coalesce(o.running, 0), s.scheduled, s.retryable, s.dead,
+        k.queue, r.available, coalesce(o.running, 0), coalesce(o.waiting, 0), s.scheduled, s.retryable, s.dead,
         extract(epoch from clock_timestamp() - r.oldest)::float8,
         coalesce(q.paused_at is not null, false),
         r.estimated or s.scheduled >= 100000 or s.retryable >= 100000 or s.dead >= 10000

@@ -21,8 +21,8 @@ begin
         select * from rebase_counts_{slot}()
 {end_slot}
       ) as c;
-    select count(*) as open_attempts, max(l.job_id) as top_job, max(l.receipt_id) as top_receipt into v_tops
-      from leases as l where l.state = 'running';
+    select count(l.runtime_id) as open_attempts, max(l.job_id) as top_job, max(l.receipt_id) as top_receipt into v_tops
+      from leases as l;
     open_attempts := open_attempts + v_tops.open_attempts;
     top_receipt := greatest(top_receipt, v_tops.top_receipt, 0);
     top_job := greatest(

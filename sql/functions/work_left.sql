@@ -1,5 +1,6 @@
 -- work_left(queues) -> (available, running, later): what a draining pool has before it. Counts are capped at 1,000 a slot
--- and queue: enough to tell none from some and to say a number. What is available in a paused queue is for later.
+-- and queue: enough to tell none from some and to say a number. What is available in a paused queue is for later, and so is
+-- what is parked; a handler that waits for a callback runs.
 -- Guard: none. Locks: none. Errors: none.
 create or replace function {schema}.work_left(p_queues text[])
 returns table(available bigint, running bigint, later bigint)
@@ -9,6 +10,7 @@ set jit = off
 as $$
 declare
     v_paused bigint;
+    v_parked bigint := (select count(*) from leases as l where l.queue = any(p_queues) and l.runtime_id is null);
 begin
     select
         coalesce(sum(n.available) filter (where p.queue is null), 0),
@@ -17,8 +19,8 @@ begin
     from (select distinct q from unnest(p_queues) as q) as u(name)
     cross join lateral count_ready(u.name, 1000) as n(available)
     left join queues as p on p.queue = u.name and p.paused_at is not null;
-    select coalesce(sum(o.running), 0) into running from open_counts() as o where o.queue = any(p_queues);
-    select v_paused + coalesce(sum(d.scheduled + d.retryable), 0) into later
+    select coalesce(sum(o.running + o.waiting), 0) - v_parked into running from open_counts() as o where o.queue = any(p_queues);
+    select v_paused + v_parked + coalesce(sum(d.scheduled + d.retryable), 0) into later
     from (select distinct q from unnest(p_queues) as q) as u(name)
     cross join lateral stored_depth(u.name, 1000) as d;
     return next;

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from callbacks_rig import answer, expire, make_overdue, park, parked, register, wait, waiting
 from general_rig import Attempt, Queue
 
 from awa_pool.states import ARROWS, Cause, Outcome, State
@@ -65,9 +66,40 @@ def _completed(q: Queue) -> int:
     return attempt.job_id
 
 
+def _waiting(q: Queue) -> int:
+    return waiting(q)[0].job_id
+
+
+OUTSIDE = {
+    Cause.ANSWERED: ("resume_external",), Cause.RESUMED: ("resume_external",),
+    Cause.COMPLETED_OUTSIDE: ("complete_external",), Cause.FAILED_OUTSIDE: ("fail_external", "no"),
+    Cause.RETRIED_OUTSIDE: ("retry_external",),
+}  # fmt: skip
+
+
+def _drive_callback(q: Queue, start: State, cause: Cause) -> int:
+    if start is State.RUNNING:
+        attempt = q.claimed()
+        callback, _ = register(q, attempt)
+    else:
+        last = 1 if cause is Cause.EXHAUSTED else 3
+        attempt, callback = (parked if cause is Cause.RESUMED else waiting)(q, max_attempts=last)
+    if cause in OUTSIDE:
+        answer(q, OUTSIDE[cause][0], callback, *OUTSIDE[cause][1:])
+    elif cause is Cause.WAITED:
+        assert wait(q, attempt, callback) == ("waiting", None)
+    if start is State.RUNNING and cause in (Cause.PARKED, Cause.RESUMED):
+        assert park(q, attempt, callback)[0] == "done"
+    if cause in (Cause.TIMED_OUT, Cause.EXHAUSTED):
+        make_overdue(q, attempt.job_id)
+        assert expire(q) == 1
+    return attempt.job_id
+
+
 START: dict[State, Callable[[Queue], int]] = {
     State.AVAILABLE: _available, State.SCHEDULED: _scheduled, State.RETRYABLE: _retryable, State.FAILED: _failed,
     State.CANCELLED: _cancelled, State.RUNNING: _running, State.COMPLETED: _completed,
+    State.WAITING_EXTERNAL: _waiting,
 }  # fmt: skip
 
 
@@ -75,6 +107,13 @@ def _drive(q: Queue, start: State | None, cause: Cause | Outcome) -> int:
     """Bring a job to `start`, apply `cause`, return the job's id."""
     if start is None:
         return _available(q) if cause is Cause.INSERTED else _scheduled(q)
+    by_callback = {Cause.WAITED, Cause.PARKED, Cause.TIMED_OUT, *OUTSIDE}
+    if cause in by_callback or (start, cause) == (State.WAITING_EXTERNAL, Cause.EXHAUSTED):
+        return _drive_callback(q, start, Cause(cause))
+    if isinstance(cause, Outcome) and start is State.WAITING_EXTERNAL:
+        attempt, _ = waiting(q, max_attempts=3)
+        assert q.finish(attempt.ended(str(cause), delay_s=60))[0][0] == "done"
+        return attempt.job_id
     if start is State.RUNNING and cause is not Cause.CANCELLED:
         exhausted = cause is Cause.EXHAUSTED
         attempt = q.claimed(max_attempts=1 if exhausted else 3)

@@ -11,6 +11,11 @@ class Promoted(NamedTuple):
     next_due_s: float | None
 
 
+class Expired(NamedTuple):
+    expired: int
+    next_due_s: float | None
+
+
 class Rescued(NamedTuple):
     runtime_id: str
     attempts: int
@@ -48,6 +53,7 @@ class Database:
         defaults: dict[str, Any] = {
             "lead": self.leads,
             "promote": Promoted(0, None),
+            "expire": Expired(0, None),
             "rescue": [],
             "look": [],
         }
@@ -122,6 +128,18 @@ def test_a_promotion_that_was_not_through_goes_on_at_once() -> None:
     database.run(5.0)
     database.answers["promote"] = Promoted(1000, 0.0)
     assert sum(ask.branch == "promote" for ask in database.run(3.0)) > 20
+
+
+def test_callbacks_time_out_at_the_moment_that_was_told_and_are_counted() -> None:
+    database = Database()
+    database.answers["expire"] = Expired(0, 0.3)
+    database.run(10.0)
+    moments = [at for at, ask in database.asked if ask.branch == "expire"]
+    assert max(after - before for before, after in itertools.pairwise(moments)) < 0.35
+    database.answers["expire"] = Expired(7, None)
+    database.run(0.31)
+    assert database.core.expired >= 7
+    assert any("7 callbacks timed out" in say.text for say in database.said)
 
 
 def test_an_idle_leader_asks_little() -> None:

@@ -1,0 +1,147 @@
+"""The statements on callbacks: what attempts ask for, and what the outside world answers; `statements` says what a `Call` is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from awa_pool.states import State
+
+from .statements import Call, Rows
+
+
+class Registered(NamedTuple):
+    """What became of one request for a callback: status done, stale, waiting, busy or invalid."""
+
+    item: int
+    status: str
+    callback_id: UUID | None
+    number: int | None
+
+
+class Waited(NamedTuple):
+    """What became of one wait: status waiting, answered (with the payload as JSON text, given once), refused, stale, busy or invalid."""
+
+    item: int
+    status: str
+    number: int | None
+    payload: str | None
+
+
+class Parked(NamedTuple):
+    """What became of one attempt that parks: status done, refused, stale, busy or invalid; the job's state after it."""
+
+    item: int
+    status: str
+    state: str | None
+
+
+class Answered(NamedTuple):
+    """The job whose callback was answered, which callback of it that was, and the job's state after it."""
+
+    job_id: int
+    number: int
+    state: State
+
+
+class Resolution(NamedTuple):
+    """What an answer came to mean: completed, failed or ignored; and the job, as in `Answered`."""
+
+    outcome: str
+    job_id: int
+    number: int
+    state: State
+
+
+class Waiting(NamedTuple):
+    """The callback that a job waits for: its number, since when, and when it times out."""
+
+    number: int
+    since: datetime
+    until: datetime
+
+
+class Expired(NamedTuple):
+    """How many callbacks timed out, and the seconds until the next one does (None: none is waited for)."""
+
+    expired: int
+    next_due_s: float | None
+
+
+_OUTCOMES = {"complete": "completed", "fail": "failed", "ignore": "ignored"}
+
+
+def register_callbacks(items: bytes) -> Call[list[Registered]]:
+    """Give running attempts a callback each; `items` is a JSON array."""
+    return Call("register_callbacks", {"items": items.decode()}, lambda rows: [Registered(*r) for r in rows])
+
+
+def wait_for_callbacks(items: bytes) -> Call[list[Waited]]:
+    """Begin to wait, or ask whether to wait on; `items` is a JSON array."""
+    return Call("wait_for_callbacks", {"items": items.decode()}, lambda rows: [Waited(*r) for r in rows])
+
+
+def park_attempts(items: bytes) -> Call[list[Parked]]:
+    """Let jobs wait without a handler; `items` is a JSON array."""
+    return Call("park_attempts", {"items": items.decode()}, lambda rows: [Parked(*r) for r in rows])
+
+
+def resume_external(callback_id: str, payload: bytes) -> Call[Answered]:
+    """Answer a callback: the job goes on."""
+    return Call("resume_external", {"callback": callback_id, "payload": payload.decode()}, _answered)
+
+
+def complete_external(callback_id: str, payload: bytes, resume: bool) -> Call[Answered]:
+    """Answer a callback: the job is completed, or with `resume` goes on."""
+    params = {"callback": callback_id, "payload": payload.decode(), "resume": resume}
+    return Call("complete_external", params, _answered)
+
+
+def fail_external(callback_id: str, error: str) -> Call[Answered]:
+    """Answer a callback: the job has failed for good."""
+    return Call("fail_external", {"callback": callback_id, "error": error}, _answered)
+
+
+def retry_external(callback_id: str) -> Call[Answered]:
+    """Answer a callback: the job runs again from the top, with all its attempts."""
+    return Call("retry_external", {"callback": callback_id}, _answered)
+
+
+def resolve_callback(callback_id: str, payload: bytes, default_action: str) -> Call[Resolution]:
+    """Answer a callback, leaving open what that means: complete, fail or ignore."""
+    params = {"callback": callback_id, "payload": payload.decode(), "default_action": default_action}
+    return Call("resolve_callback", params, _resolution)
+
+
+def heartbeat_callback(callback_id: str, timeout_s: float) -> Call[datetime]:
+    """Move the time-out of a callback -> when that is now."""
+    params = {"callback": callback_id, "timeout_s": timeout_s}
+    return Call("heartbeat_callback", params, lambda rows: rows[0][2].astimezone(UTC))
+
+
+def expire_callbacks(limit: int) -> Call[Expired]:
+    """End the attempts whose callback was not answered in time."""
+    return Call("expire_callbacks", {"limit": limit}, lambda rows: Expired(*rows[0]))
+
+
+def callback_of(job_id: int) -> Call[Waiting | None]:
+    """The callback that a job waits for, None when it waits for none."""
+    return Call("callback_of", {"job_id": job_id}, _waiting)
+
+
+def _answered(rows: Rows) -> Answered:
+    job_id, number, state = rows[0]
+    return Answered(job_id, number, State(state))
+
+
+def _resolution(rows: Rows) -> Resolution:
+    job_id, number, state, action = rows[0]
+    return Resolution(_OUTCOMES[action], job_id, number, State(state))
+
+
+def _waiting(rows: Rows) -> Waiting | None:
+    if not rows:
+        return None
+    number, since, until = rows[0]
+    return Waiting(number, since.astimezone(UTC), until.astimezone(UTC))

@@ -1,0 +1,15 @@
+-- checked_answer(payload) -> the payload of an answer, JSON null for none. Guard: none. Locks: none.
+-- Errors: AW001 for one over 1 MiB, or with text that cannot be stored.
+create or replace function {schema}.checked_answer(p_payload json) returns json
+language plpgsql volatile
+set search_path = {schema}, pg_catalog, pg_temp
+as $$
+begin
+    if octet_length(p_payload::text) > 1048576 then
+        perform refuse_request('', 'payload: at most 1048576 bytes of JSON');
+    elsif strpos(p_payload::text, '\u') > 0 and not json_is_exact(p_payload) then
+        perform refuse_request('', 'payload: a NUL character or a lone surrogate cannot be stored');
+    end if;
+    return coalesce(p_payload, 'null'::json);
+end
+$$;
