@@ -167,6 +167,9 @@ class ResultsCommitted(Message):
     stale: list[Any] = field(default_factory=list)
     """list[Piece]: of these it is not so that what the worker said came to be: they had ended before, or the database
     refused it. May name what an earlier message has named."""
+    also: list[Any] = field(default_factory=list)
+    """Numbers above `seq` that are committed too, while one between waits, as for a key that a producer holds. Each is
+    named once, and again when the result comes again."""
 
 
 # --- dispatcher ↔ finalizer (the dispatcher is a DEALER at the finalizer's ROUTER) --------------------------

@@ -57,10 +57,11 @@ class Desk:
             peer = self._peers[name]
             if self.now_s < peer.quiet_until_s() and not at_once:
                 continue
-            seq = peer.ack()
-            if seq is not None:
+            committed = peer.ack()
+            if committed is not None:
                 peer.acked_s, peer.unacked_jobs = self.now_s, 0
-                self.out.append(Send(name, ResultsCommitted(seq, peer.stale())))
+                seq, ahead = committed
+                self.out.append(Send(name, ResultsCommitted(seq, peer.stale(), ahead)))
             self._to_ack.discard(name)
         if self._closed:
             if self.dispatcher is not None:

@@ -14,13 +14,14 @@ class Peer:
     """The sequence numbers of one lane of one worker incarnation."""
 
     __slots__ = (
-        "_acked", "_done", "_held", "_stale", "acked_s", "dry", "heard_s", "unacked_jobs",
+        "_acked", "_ahead", "_done", "_held", "_stale", "acked_s", "dry", "heard_s", "unacked_jobs",
     )  # fmt: skip
 
     def __init__(self, now_s: float) -> None:
         self._acked = 0
         self._held: set[int] = set()
         self._done: set[int] = set()
+        self._ahead: list[int] = []
         self._stale: dict[int, tuple[int, int]] = {}
         self.heard_s = now_s
         self.acked_s = -math.inf
@@ -47,6 +48,8 @@ class Peer:
             self._done = {number for number in self._done if number > self._acked}
         if self._stale:
             self._stale = {number: piece for number, piece in self._stale.items() if number >= oldest}
+        if seq in self._done:
+            self._ahead.append(seq)  # the word of it has not arrived
         if seq in self._held or seq in self._done or seq <= self._acked:
             return False
         self._held.add(seq)
@@ -59,18 +62,23 @@ class Peer:
             self._stale[seq] = (receipt_id, stale)
         if seq > self._acked:
             self._done.add(seq)
+            self._ahead.append(seq)
 
     def stale(self) -> list[list[int]]:
         """The pieces of acknowledged results that are not true; named until the worker has forgotten those results."""
-        return [list(piece) for seq, piece in self._stale.items() if seq <= self._acked]
+        return [list(piece) for seq, piece in self._stale.items() if seq <= self._acked or seq in self._done]
 
     def due_s(self) -> float:
         """When the next acknowledgement need wait for no other."""
         return self.quiet_until_s()
 
-    def ack(self) -> int | None:
-        """The number up to which everything is committed; None while nothing is."""
+    def ack(self) -> tuple[int, list[int]] | None:
+        """The number up to which everything is committed, and those above it not named before; None while nothing is.
+
+        One result may wait long, for a key that somebody holds: what came after it must not fill up the worker's memory.
+        """
         while self._acked + 1 in self._done:
             self._acked += 1
             self._done.discard(self._acked)
-        return self._acked or None
+        ahead, self._ahead = [seq for seq in self._ahead if seq > self._acked], []
+        return (self._acked, ahead) if self._acked or ahead else None

@@ -23,6 +23,7 @@ from .events import FinishStaged, StagedNo, StagedRow
 from .flush import Result
 from .retry import REQUEUE_MAX_S, REQUEUE_S, Again, Requeue, finalize_with_retry
 
+FOLLOW_UP_FAILED = "follow_up_failed"
 LANES = 4
 MOST_ENDS = 32
 """Ends of a trip. They share one wait for the disk: one by one, a job cost twice the CPU in PostgreSQL."""
@@ -228,10 +229,12 @@ def without_follow_ups(end: StagedEnd, error: str) -> dict[str, Any]:
     """
     kept = ("slot", "receipt_id", "nonce", "index", "job_id", "run_lease", "progress")
     values = {name: end.values[name] for name in kept if name in end.values}
-    outcome = end.values["outcome"]
-    if outcome in (Outcome.RETRY, Outcome.SNOOZE):
-        return {**end.values}
-    if outcome == Outcome.FAIL:
-        return {**end.values, "reason": "follow_up_failed"}
+    if end.values["outcome"] in (Outcome.RETRY, Outcome.SNOOZE, Outcome.FAIL):
+        return {**end.values, "reason": FOLLOW_UP_FAILED}  # kept only where this ends the job
     text = f"a follow-up could not be stored: {error}"
-    return {**values, "outcome": Outcome.RETRY.value, "error": {"error": text, "type": "FollowUpRefused"}}
+    return {
+        **values,
+        "outcome": Outcome.RETRY.value,
+        "error": {"error": text, "type": "FollowUpRefused"},
+        "reason": FOLLOW_UP_FAILED,
+    }

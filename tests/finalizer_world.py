@@ -102,8 +102,8 @@ class World:
     def step(self, event: Event) -> None:
         for command in self.core.step(event, self.now_s):
             match command:
-                case Send(peer, ResultsCommitted(seq)):
-                    self._acknowledged(self.workers[peer], seq)
+                case Send(peer, ResultsCommitted(seq, _, also)):
+                    self._acknowledged(self.workers[peer], seq, also)
                 case Send(_, AttemptsClosed(pieces)):
                     for receipt_id, mask in pieces:
                         assert mask & ~self.closed.get(receipt_id, 0) == 0, "told closed what is open"
@@ -131,8 +131,8 @@ class World:
                     self.exited = True
         assert self.core.desk.held_jobs >= 0 and self.core.desk.held_bytes >= 0
 
-    def _acknowledged(self, worker: FakeWorker, seq: int) -> None:
-        for number in [number for number in worker.kept if number <= seq]:
+    def _acknowledged(self, worker: FakeWorker, seq: int, also: list[int]) -> None:
+        for number in [number for number in worker.kept if number <= seq or number in also]:
             message = worker.kept.pop(number)
             worker.payloads.pop(number, None)
             mask = sum(mask for _, mask in message.completed) | sum(1 << other[0] for other in message.others)

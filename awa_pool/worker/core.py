@@ -170,8 +170,8 @@ class LaneCore:
                     self.cancelled.add((job_id, run_lease))
             case AskHolding(audit):
                 return [ToDispatcher(Holding(audit, self._holding()))]
-            case ResultsCommitted(seq, stale):
-                return self._acknowledged(seq, stale)
+            case ResultsCommitted(seq, stale, also):
+                return self._acknowledged(seq, stale, also)
         return []  # a message for another role: nothing of ours depends on it
 
     def _take_in(self, message: RunJobs, payload: bytes) -> list[Command]:
@@ -286,10 +286,11 @@ class LaneCore:
         piece.done, piece.others, piece.staged, piece.timings, piece.told = {}, [], {}, {}, None
         return [ToFinalizer(message, payload), ToDispatcher(ran)]
 
-    def _acknowledged(self, seq: int, stale: list[Any]) -> list[Command]:
+    def _acknowledged(self, seq: int, stale: list[Any], also: list[Any]) -> list[Command]:
         commands: list[Command] = []
         events: list[JobEvent] = []
-        for number in [number for number in self._kept if number <= seq]:
+        numbers = [number for number in self._kept if number <= seq]
+        for number in [*numbers, *(number for number in also if number > seq and number in self._kept)]:
             kept = self._kept.pop(number)
             if kept.told is not None:
                 events += _true_of(kept, stale)

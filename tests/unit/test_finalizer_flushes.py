@@ -131,32 +131,32 @@ def test_a_gap_in_the_numbers_holds_the_acknowledgement_back():
     peer.take(3, 1, 0.0)
     peer.committed(1)
     peer.committed(3)
-    assert peer.ack() == 1
+    assert peer.ack() == (1, [3])  # but what is committed behind it need not be kept
     peer.take(2, 1, 0.0)
     peer.committed(2)
-    assert peer.ack() == 3
+    assert peer.ack() == (3, [])
 
 
 def test_a_new_finalizer_acknowledges_no_result_before_the_older_ones_that_the_lane_still_keeps():
     peer = Peer(0.0)
     peer.take(57, 55, 0.0)
     peer.committed(57)
-    assert peer.ack() == 54
+    assert peer.ack() == (54, [57])
     peer.take(56, 55, 1.0)
     peer.take(55, 55, 1.0)
     peer.committed(56)
-    assert peer.ack() == 54
+    assert peer.ack() == (54, [56])
     peer.committed(55)
-    assert peer.ack() == 57
+    assert peer.ack() == (57, [])
 
 
 def test_a_late_word_of_what_the_lane_keeps_is_corrected_by_the_next():
     peer = Peer(0.0)
     peer.take(57, 50, 0.0)  # sent before the acknowledgement of 50 to 56 came
     peer.committed(57)
-    assert peer.ack() == 49
+    assert peer.ack() == (49, [57])
     assert not peer.take(57, 57, 1.0)
-    assert peer.ack() == 57
+    assert peer.ack() == (57, [])
 
 
 @pytest.mark.parametrize("trouble", [Trouble.CONFLICT, Trouble.AWAY])

@@ -18,6 +18,13 @@ def stage(world: World, receipts: range, *, each: int = 1, more: bool = True, si
         world.end(worker, receipt_id, 0, staged={i: b"[%s]" % (b"x" * size) for i in range(each)}, more=more)
 
 
+def write(world: World) -> None:
+    """Let the database take all plain completions that wait."""
+    world.tick(0.3)
+    while world.answer():
+        world.tick(0.3)
+
+
 def busy_world() -> World:
     """A world whose finalizer has just heard something, so that what comes next may gather."""
     world = World()
@@ -89,7 +96,32 @@ def test_those_whose_keys_are_held_take_half_of_the_lanes_and_the_others_go_on()
     world.held.clear()
     world.settle()
     assert {receipt_id for receipt_id, _ in world.follow_ups} >= set(range(1, 41))
-    assert world.core.held_jobs == 0
+    assert world.core.desk.held_jobs == 0
+
+
+def test_results_behind_one_that_waits_for_a_key_are_acknowledged_and_named_again_when_they_come_again() -> (
+    None
+):
+    world = World()
+    world.held = {1}
+    stage(world, range(1, 2), more=False)
+    world.land()
+    worker = world.worker("w")
+    for receipt_id in range(2, 200):
+        world.end(worker, receipt_id, 1)
+    write(world)
+    assert set(worker.kept) == {1}
+    lost = worker.seq + 1
+    world.end(worker, 500, 1)
+    kept = dict(worker.kept)
+    write(world)
+    assert set(worker.kept) == {1}
+    worker.kept = kept  # the word of it has not arrived
+    world.resend(worker)
+    assert lost not in worker.kept and set(worker.kept) == {1}
+    world.held.clear()
+    world.settle()
+    assert not worker.kept
 
 
 def test_a_deadlock_is_tried_three_times_more_with_the_same_follow_ups() -> None:
@@ -160,4 +192,4 @@ def test_claiming_rests_while_as_much_is_held_as_may_be(limit: str) -> None:
     assert isinstance(world.loads[-1], FinalizerLoad) and not world.loads[-1].accepting
     world.settle()
     assert world.loads[-1].accepting
-    assert world.core.held_jobs == 0 and world.core.held_bytes == 0
+    assert world.core.desk.held_jobs == 0 and world.core.desk.held_bytes == 0

@@ -111,9 +111,9 @@ def test_an_untrue_result_is_named_until_the_worker_has_forgotten_it() -> None:
     for seq in (1, 2):
         assert peer.take(seq, 1, 0.0)
     peer.committed(2, 9, 0b10)
-    assert peer.ack() is None and peer.stale() == []
+    assert peer.ack() == (0, [2]) and peer.stale() == [[9, 0b10]]
     peer.committed(1)
-    assert peer.ack() == 2 and peer.stale() == [[9, 0b10]]
+    assert peer.ack() == (2, []) and peer.stale() == [[9, 0b10]]
     assert not peer.take(2, 1, 0.0) and peer.stale() == [[9, 0b10]]  # the acknowledgement was lost
     assert peer.take(3, 3, 0.0) and peer.stale() == []
 

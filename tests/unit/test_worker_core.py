@@ -91,6 +91,15 @@ def test_an_acknowledgement_covers_all_before_it() -> None:
     assert lane.step(Arrived(AskHolding(4)), 0) == [ToDispatcher(Holding(4, [[3, 1]]))]
 
 
+def test_what_is_committed_behind_one_that_waits_is_forgotten_too() -> None:
+    lane = core()
+    for receipt_id in (1, 2, 3):
+        hand_and_complete(lane, receipt_id, [0])
+    assert lane.step(Arrived(ResultsCommitted(0, [], [2, 3, 9])), 0) == [ReleaseRow(2), ReleaseRow(3)]
+    assert lane.step(Arrived(AskHolding(4)), 0) == [ToDispatcher(Holding(4, [[1, 1]]))]
+    assert lane.step(Arrived(ResultsCommitted(3, [], [])), 0) == [ReleaseRow(1)] and lane.settled
+
+
 def test_a_journal_row_lives_until_the_last_result_of_its_piece_is_committed() -> None:
     lane = core()
     lane.step(run_jobs(7, [0, 1]), 0)
