@@ -1,17 +1,21 @@
-"""An app that burns CPU: parse Python files, walk their syntax trees, measure them.
+"""An app that burns CPU: parse Python files, walk their syntax trees, measure them, and look up what they import.
+
+Two stages: each file's handler stages a job for every module that the file imports, unique by the module's name. These
+jobs exist exactly if the file's job completes, and however many files import a module, it is looked up once.
 
 Put one job per file into the queue, then work on them with all cores:
 
     python measure.py FOLDER RESULTS
     awa-pool measure:client --workers 8 --drain
 
-Each worker appends one line of JSON per file to its own file in RESULTS. Delivery is at least once: should a worker
+Each worker appends one line of JSON per file or module to its own file in RESULTS. Delivery is at least once: should a worker
 die between writing a line and reporting the job, the file is measured again, and the later line counts.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 import os
 import sys
@@ -23,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from awa_pool import Client, Job
+from awa_pool import Client, EnqueueRequest, Job
 
 client = Client()
 
@@ -41,15 +45,76 @@ class MeasureFile:
     results: str
 
 
+@dataclass
+class LookUpModule:
+    """Find out what the module `name` is, without importing it."""
+
+    name: str
+    results: str
+
+
+@dataclass
+class StageImports:
+    """Stage a job for each of these modules: what did not fit into the attempt that found them."""
+
+    names: list[str]
+    results: str
+
+
+MOST_STAGED = 16
+"""So many jobs may an attempt stage."""
+
+
 @client.task(MeasureFile, queue="measure", max_attempts=3)
 def measure_file(job: Job[MeasureFile]) -> None:
-    """Measure one file and write the result down."""
+    """Measure one file, write the result down, and stage a look at each module that it imports."""
     started = time.time()
     cpu_before_s = time.process_time()
-    found = measure(Path(job.args.path)) | {"job": job.id, "worker": os.getpid()}
-    found |= {"started": started, "cpu_s": time.process_time() - cpu_before_s}
-    with open(Path(job.args.results, f"{os.getpid()}.jsonl"), "a", encoding="utf-8") as out:
-        out.write(json.dumps(found) + "\n")
+    found = measure(Path(job.args.path)) | {"started": started}
+    stage(job, found["imports"], job.args.results)
+    write_down(job, job.args.results, found | {"cpu_s": time.process_time() - cpu_before_s})
+
+
+@client.task(StageImports, queue="measure", max_attempts=3)
+def stage_imports(job: Job[StageImports]) -> None:
+    """Go on where the attempt before could stage no more."""
+    stage(job, job.args.names, job.args.results)
+
+
+@client.task(LookUpModule, queue="measure", max_attempts=3)
+def look_up_module(job: Job[LookUpModule]) -> None:
+    """Say where a module comes from."""
+    cpu_before_s = time.process_time()
+    found = {"module": job.args.name, "origin": origin(job.args.name)}
+    write_down(job, job.args.results, found | {"cpu_s": time.process_time() - cpu_before_s})
+
+
+def stage(job: Job[Any], names: list[str], results: str) -> None:
+    """Stage a job for each module; where they are too many, one that stages the rest."""
+    now, rest = (
+        (names, []) if len(names) <= MOST_STAGED else (names[: MOST_STAGED - 1], names[MOST_STAGED - 1 :])
+    )
+    for name in now:
+        job.enqueue_on_completion(EnqueueRequest(LookUpModule(name, results)).unique(by_args=True))
+    if rest:
+        job.enqueue_on_completion(StageImports(rest, results))
+
+
+def origin(name: str) -> str:
+    """Say what a top-level module is: 'built in', 'file', or 'absent' (of another system, or made up by a test)."""
+    try:
+        found = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return "absent"
+    if found is None:
+        return "absent"
+    return "built in" if found.origin in ("built-in", "frozen") else "file"
+
+
+def write_down(job: Job[Any], results: str, found: dict[str, Any]) -> None:
+    """Append a result to this worker's file."""
+    with open(Path(results, f"{os.getpid()}.jsonl"), "a", encoding="utf-8") as out:
+        out.write(json.dumps(found | {"job": job.id, "worker": os.getpid()}) + "\n")
 
 
 def measure(path: Path) -> dict[str, Any]:

@@ -13,11 +13,12 @@ from typing import Any
 class Results:
     """The lines in a folder of results, one for each job; `read` takes in what is new since the last call.
 
-    A job that ran twice (delivery is at least once) is counted in `repeats` and otherwise left out.
+    `lines` are those of files, `modules` those of modules: two of one name are two jobs, and there should be none. A job that ran twice (delivery is at least once) is counted in `repeats` and otherwise left out.
     """
 
     folder: Path
     lines: list[dict[str, Any]] = field(default_factory=list)
+    modules: list[dict[str, Any]] = field(default_factory=list)
     repeats: int = 0
     _jobs: set[int] = field(default_factory=set)
     _read_bytes: dict[Path, int] = field(default_factory=dict)
@@ -32,7 +33,8 @@ class Results:
             if newline:
                 self._read_bytes[path] = self._read_bytes.get(path, 0) + len(whole) + 1
                 new += [line for text in whole.split(b"\n") if self._is_first(line := json.loads(text))]
-        self.lines += new
+        self.lines += [line for line in new if "path" in line]
+        self.modules += [line for line in new if "module" in line]
         return new
 
     def _is_first(self, line: dict[str, Any]) -> bool:
@@ -55,6 +57,8 @@ class Totals:
     unreadable: int
     most_complex: list[tuple[str, int]]
     most_imported: list[tuple[str, int]]
+    imports: int
+    """Of modules by files, each module once a file."""
 
 
 def totals(lines: list[dict[str, Any]], top: int = 5) -> Totals:
@@ -71,6 +75,7 @@ def totals(lines: list[dict[str, Any]], top: int = 5) -> Totals:
         unreadable=sum(line["error"] is not None for line in latest),
         most_complex=[(line["path"], line["complexity"]) for line in by_complexity[:top]],
         most_imported=sorted(imports.items(), key=lambda item: (-item[1], item[0]))[:top],
+        imports=imports.total(),
     )
 
 

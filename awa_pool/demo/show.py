@@ -1,4 +1,4 @@
-"""The demo from start to end: a server, a pool, a job per file, two tables, and nothing left behind."""
+"""The demo from start to end: a server, a pool, a job per file and per module, two tables, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -45,6 +46,7 @@ class Speed:
     jobs: int = 0
     handler_cpu_s: float = 0.0
     pickups_s: list[float] = field(default_factory=list)
+    modules_s: float = 0.0  # from the last file's end to the last module's
     repeats: int = 0  # jobs that ran twice: delivery is at least once
 
     @property
@@ -86,9 +88,11 @@ def show(workers: int, server: TemporaryServer, server_s: float, out: Console) -
         speed.pool_s = time.monotonic() - began_s
         _measure_all(files, watch, speed, out)
         measured = list(results.lines)
+        _await_modules(watch, speed)
+        looked_up = list(results.modules)
         _measure_pickup(watch, speed)
     speed.repeats = results.repeats
-    out.print(tables.findings(totals(measured)))
+    out.print(tables.findings(totals(measured), looked_up))
     out.print(tables.speed(speed))
 
 
@@ -113,6 +117,19 @@ def _measure_all(files: list[Path], watch: _Watch, speed: Speed, out: Console) -
     speed.wall_s = time.monotonic() - began_s
     speed.jobs = len(files)
     speed.handler_cpu_s = sum(line["cpu_s"] for line in watch.results.lines[before:])
+
+
+def _await_modules(watch: _Watch, speed: Speed) -> None:
+    """Wait for the second stage: a job for each module that any file imports."""
+    began_s = time.monotonic()
+    wanted = {name for line in watch.results.lines for name in line["imports"]}
+    done = {line["module"] for line in watch.results.modules}
+    while missing := wanted - done:
+        watch.until_modules(
+            len(watch.results.modules) + 1, STALL_DEADLINE_S, f"{len(missing)} modules are missing"
+        )
+        done = {line["module"] for line in watch.results.modules}
+    speed.modules_s = time.monotonic() - began_s
 
 
 def _measure_pickup(watch: _Watch, speed: Speed) -> None:
@@ -141,9 +158,24 @@ class _Watch:
         tell: Callable[[int], object] | None = None,
         pause_s: float = _LOOK_EVERY_S,
     ) -> None:
-        """Return when `count` results are there; BootFailed when the pool ends, or none came for `patience_s`."""
+        """Return when `count` files are done; BootFailed when the pool ends, or none came for `patience_s`."""
+        self._until(self.results.lines, count, patience_s, complaint, tell, pause_s)
+
+    def until_modules(self, count: int, patience_s: float, complaint: str) -> None:
+        """Return when `count` modules are done, else as `until`."""
+        self._until(self.results.modules, count, patience_s, complaint, None, _LOOK_EVERY_S)
+
+    def _until(
+        self,
+        lines: list[dict[str, Any]],
+        count: int,
+        patience_s: float,
+        complaint: str,
+        tell: Callable[[int], object] | None,
+        pause_s: float,
+    ) -> None:
         last_s = time.monotonic()
-        while len(self.results.lines) < count:
+        while len(lines) < count:
             if self.results.read():
                 last_s = time.monotonic()
                 if tell is not None:

@@ -182,6 +182,7 @@ def test_the_demo_measures_the_standard_library_and_leaves_nothing_behind(home: 
         "The standard library of Python",
         "most complex",
         "most imported",
+        "each was looked up once",
         "jobs/s",
         "CPU use",
         "p95",

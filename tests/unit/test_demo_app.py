@@ -9,9 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from awa_pool import Job
-from awa_pool.demo.measure import MeasureFile, measure, measure_file, python_files
+from awa_pool.demo.measure import (
+    MOST_STAGED,
+    LookUpModule,
+    MeasureFile,
+    StageImports,
+    client,
+    look_up_module,
+    measure,
+    measure_file,
+    python_files,
+    stage_imports,
+)
 from awa_pool.demo.results import Results, percentile, totals
+from awa_pool.testing import HandlerJob
 
 ROOT = Path(__file__).parents[2]
 SOURCE = """
@@ -50,7 +61,9 @@ def test_a_handlers_result_is_read_once_and_a_half_written_line_waits(tmp_path: 
     source = tmp_path / "a.py"
     source.write_text(SOURCE)
     results = Results(tmp_path)
-    measure_file(Job(MeasureFile(str(source), str(tmp_path)), 1, "measure_file"))
+    job = HandlerJob(MeasureFile(str(source), str(tmp_path)), client=client)
+    measure_file(job)
+    assert [staged.args["name"] for staged in job.staged] == ["collections", "json", "os"]
     assert [line["path"] for line in results.read()] == [str(source)]
     assert results.read() == []
     file = next(tmp_path.glob("*.jsonl"))
@@ -67,10 +80,34 @@ def test_a_job_that_ran_twice_counts_once(tmp_path: Path) -> None:
     source = tmp_path / "a.py"
     source.write_text(SOURCE)
     for _ in range(2):
-        measure_file(Job(MeasureFile(str(source), str(tmp_path)), 7, "measure_file"))
+        measure_file(HandlerJob(MeasureFile(str(source), str(tmp_path)), client=client, id=7))
     results = Results(tmp_path)
     assert len(results.read()) == 1
     assert results.repeats == 1
+
+
+def test_every_import_of_a_file_is_staged_however_many_there_are(tmp_path: Path) -> None:
+    names = sorted(f"m{n}" for n in range(3 * MOST_STAGED))
+    job = HandlerJob(StageImports(names, str(tmp_path)), client=client)
+    found: list[str] = []
+    for _ in range(10):
+        stage_imports(job)
+        found += [staged.args["name"] for staged in job.staged if "name" in staged.args]
+        rest = [staged.args["names"] for staged in job.staged if "names" in staged.args]
+        assert len(job.staged) <= MOST_STAGED
+        if not rest:
+            break
+        job = HandlerJob(StageImports(rest[0], str(tmp_path)), client=client)
+    assert found == names
+
+
+def test_a_module_is_looked_up_without_being_imported(tmp_path: Path) -> None:
+    results = Results(tmp_path)
+    for number, name in enumerate(("antigravity", "sys", "no_such_module")):
+        look_up_module(HandlerJob(LookUpModule(name, str(tmp_path)), client=client, id=number))
+    results.read()
+    assert [line["origin"] for line in results.modules] == ["file", "built in", "absent"]
+    assert results.lines == [] and "antigravity" not in sys.modules
 
 
 def test_a_file_measured_twice_counts_once(tmp_path: Path) -> None:
