@@ -99,6 +99,7 @@ class FakeWorker:
         self.ran: list[int] = []
         self.attempts: list[int] = []
         self.seq = 0
+        self.dead = False
         self.say_ready()
 
     def holding(self) -> list[list[int]]:
@@ -215,7 +216,7 @@ class Rig:
         resend_s = time.monotonic() + 1.0
         while not done():
             assert time.monotonic() < until_s, (self.states(), [len(w.waiting) for w in self.workers])
-            for worker in self.workers:
+            for worker in [each for each in self.workers if not each.dead]:
                 worker.listen(every_s / max(1, len(self.workers)))
                 while work and worker.work():
                     worker.listen()

@@ -92,7 +92,7 @@ def test_a_dead_workers_attempts_end_as_its_page_told(make_rig: MakeRig):
         row[1] |= 1 << index
         row[2] |= (1 << index) * (number == 0)
     completed, lost = (body[0] for _, _, body in rows)
-    victim.waiting.clear()
+    victim.dead = True
     gone = WorkerGone(
         1, victim.incarnation, "killed by signal 9 (SIGKILL)", list(started.values()), "handler"
     )
