@@ -35,6 +35,16 @@ COUNTERS = (
         "finalizer", "ended", "awa_pool_attempts", "Attempts ended, by kind and outcome", ("kind", "outcome")
     ),
     Counter("finalizer", "stale", "awa_pool_stale_results", "Results that came too late and wrote nothing"),
+    Counter("finalizer", "follow_ups", "awa_pool_follow_ups", "Jobs put in with the end of another"),
+    Counter(
+        "finalizer",
+        "follow_ups_skipped",
+        "awa_pool_follow_ups_skipped",
+        "Follow-ups whose key another job held",
+    ),
+    Counter(
+        "finalizer", "staged_refused", "awa_pool_follow_ups_refused", "Ends whose follow-ups were not taken"
+    ),
     Counter("finalizer", "flushes", "awa_pool_flushes", "Batches of results written"),
     Counter("finalizer", "flushed_jobs", "awa_pool_flushed_attempts", "Attempts in those batches"),
     Counter("finalizer", "flush_seconds", "awa_pool_flush_seconds", "Time those batches took"),

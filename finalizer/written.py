@@ -25,7 +25,7 @@ class Written:
         self._roads = roads
         self._ended: Counter[tuple[str, str]] = Counter()
         self._stale = 0
-        self._follow_ups = self._follow_ups_skipped = 0
+        self._follow_ups = self._follow_ups_skipped = self._refused = 0
 
     def figures(self) -> dict[str, Any]:
         """Cumulative figures; `ended` by kind and outcome."""
@@ -37,6 +37,7 @@ class Written:
             "stale": self._stale,
             "follow_ups": self._follow_ups,
             "follow_ups_skipped": self._follow_ups_skipped,
+            "staged_refused": self._refused,
         }
 
     def part(self, part: Part, done: int, stale: int) -> None:
@@ -84,6 +85,7 @@ class Written:
 
     def refused(self, end: StagedEnd, no: StagedNo) -> None:
         """Write the attempt's end without the follow-ups that the database does not take."""
+        self._refused += 1
         self._desk.note(
             logging.WARNING,
             notes.FOLLOW_UPS_REFUSED,

@@ -9,6 +9,7 @@ from awa_pool.events import Trouble
 from awa_pool.finalizer.events import Settings
 from awa_pool.finalizer.staged import CROWDED_S, LANES, LINGER_S, MOST_ENDS
 from awa_pool.messages import FinalizerLoad
+from awa_pool.metrics import COUNTERS
 
 
 def stage(world: World, receipts: range, *, each: int = 1, more: bool = True, size: int = 10) -> None:
@@ -170,6 +171,18 @@ def test_an_end_whose_follow_ups_are_refused_is_written_without_them(outcome: st
     world.settle()
     assert world.outcomes == {(1, 0): then}
     assert not world.follow_ups and not world.worker("w").kept
+
+
+def test_what_was_put_in_and_what_was_refused_is_counted_for_the_metrics() -> None:
+    world = World()
+    world.refused = {2}
+    stage(world, range(1, 4))
+    world.settle()
+    counted = {c.figure: c.name for c in COUNTERS if c.role == "finalizer"}
+    figures = world.core.figures()
+    assert {counted[name]: figures[name] for name in ("follow_ups", "follow_ups_skipped", "staged_refused")} == {
+        "awa_pool_follow_ups": 2, "awa_pool_follow_ups_skipped": 0, "awa_pool_follow_ups_refused": 1,
+    }  # fmt: skip
 
 
 def test_one_that_makes_a_whole_trip_fail_is_found_and_the_others_keep_their_follow_ups() -> None:
