@@ -18,6 +18,7 @@ from awa_pool.follow_ups import PARENT
 from awa_pool.job import JobRow
 from awa_pool.states import State
 from awa_pool.store import statements as do
+from awa_pool.store.callbacks import Waiting, callback_of
 from awa_pool.store.connection import connect
 from awa_pool.store.store import Store
 from awa_pool.store.unique import KeyState, key_state
@@ -79,22 +80,27 @@ def show_job(
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
         row = store.run(do.job(checked_id(job_id)))
         key = store.run(key_state(job_id))
+        waits = store.run(callback_of(job_id))
     if row is None:
         raise JobNotFound(f"there is no job {job_id}; finished jobs are kept for the retention time only")
-    print_job(row, key, as_json=as_json)
+    print_job(row, key, waits, as_json=as_json)
 
 
-def print_job(row: JobRow, key: KeyState | None, *, as_json: bool) -> None:
-    """Print everything about one job, and who holds its unique key."""
+def print_job(row: JobRow, key: KeyState | None, waits: Waiting | None = None, *, as_json: bool) -> None:
+    """Print everything about one job, who holds its unique key, and which callback it waits for."""
     if as_json:
         told = None if key is None else key._asdict() | {"states": states_of(key.states)}
-        render.print_json(row._asdict() | {"unique": told, "staged_by": _parent(row)})
+        callback = None if waits is None else waits._asdict()
+        more = {"unique": told, "staged_by": _parent(row), "waits_for": callback}
+        render.print_json(row._asdict() | more)
         return
     out = render.console()
     for name, value in _fields(row._asdict()):
         out.print(Text.assemble((f"{name:<14}", "bold"), render.plain(value)))
     if (parent := _parent(row)) is not None:
         out.print(Text.assemble((f"{'staged by':<14}", "bold"), f"job {parent}"))
+    if waits is not None:
+        out.print(Text.assemble((f"{'waiting':<14}", "bold"), _waiting_line(waits)))
     if key is not None:
         out.print(Text.assemble((f"{'unique':<14}", "bold"), _key_line(row, key)))
     for error in row.errors:
@@ -104,6 +110,11 @@ def print_job(row: JobRow, key: KeyState | None, *, as_json: bool) -> None:
         out.print(Text(f"  {render.plain(_error_line(error))}"))
         for line in str(error.get("traceback") or "").splitlines():
             out.print(Text("  " + render.plain(line), style="dim"))
+
+
+def _waiting_line(waits: Waiting) -> str:
+    since, until = render.moment(waits.since), render.moment(waits.until)
+    return f"for callback #{waits.number} since {since}, until {until}"
 
 
 def list_jobs(

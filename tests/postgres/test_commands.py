@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import psycopg
 import pytest
+from callbacks_rig import parked
 from general_rig import Queue
 
 from awa_pool import Client, Job
@@ -70,6 +72,20 @@ def test_a_follow_up_shows_what_it_was_staged_by(run: Any, client: Client) -> No
     assert json.loads(run("job", str(child.id), "--json"))["staged_by"] == parent
     assert json.loads(run("job", str(parent), "--json"))["staged_by"] is None
     assert "staged by" not in run("job", str(parent))
+
+
+def test_a_job_shows_which_callback_it_waits_for(run: Any, client: Client, dsn: str) -> None:
+    with Queue(dsn) as queue:
+        attempt, callback = parked(queue)
+    told = run("job", str(attempt.job_id))
+    assert "waiting_external" in told
+    assert re.search(r"waiting +for callback #1 since 20\S+ \S+Z \(\S+ ago\), until 20\S+ \S+Z \(in \S+\)", told)
+    assert callback not in told  # whoever reads it could answer
+    assert json.loads(run("job", str(attempt.job_id), "--json"))["waits_for"]["number"] == 1
+    assert run("status").split("dead")[1].split()[:4] == ["oldest", "default", "0", "0"]
+    assert json.loads(run("status", "--json"))["queues"][0]["waiting"] == 1
+    client.complete_external(callback)
+    assert json.loads(run("job", str(attempt.job_id), "--json"))["waits_for"] is None
 
 
 def test_an_unknown_job_is_a_failure_that_names_it(run: Any) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import psycopg
 import pytest
 from general_rig import Attempt, Queue
+from held_sessions import Waiting
 
 DEADLINE_S = 20.0
 
@@ -26,47 +26,6 @@ def other(dsn: str) -> Iterator[Queue]:
     """A second session, held inside one transaction by the test."""
     with Queue(dsn) as found:
         yield found
-
-
-class Waiting:
-    """A statement of a third session, known to be waiting before the test goes on."""
-
-    def __init__(self, dsn: str, statement: str, *values: Any) -> None:
-        self.conn = psycopg.connect(dsn, autocommit=True, prepare_threshold=None)
-        self.answer: Any = None
-        self.error: psycopg.Error | None = None
-        self.thread = threading.Thread(target=self._run, args=(statement, values))
-        self.thread.start()
-
-    def _run(self, statement: str, values: tuple[Any, ...]) -> None:
-        try:
-            self.answer = self.conn.execute(statement, values).fetchall()  # type: ignore[call-overload]
-        except psycopg.Error as refused:
-            self.error = refused
-
-    def until_it_waits(self, watcher: Queue) -> None:
-        pid = self.conn.info.backend_pid
-        _until(
-            lambda: watcher.one(
-                "select coalesce(wait_event_type = 'Lock' or wait_event = 'PgSleep', false)"
-                " from pg_stat_activity where pid = %s",
-                pid,
-            )
-        )
-
-    def result(self) -> Any:
-        self.thread.join(DEADLINE_S)
-        assert not self.thread.is_alive()
-        self.conn.close()
-        if self.error is not None:
-            raise self.error
-        return self.answer[0][0]
-
-
-def _until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not true():
-        assert time.monotonic() < deadline, "it never came to wait"
 
 
 @pytest.mark.parametrize("claim_commits", [True, False])

@@ -63,10 +63,10 @@ def test_lists_and_counts_tell_every_state_of_every_queue(queue: Queue) -> None:
         assert _listed(queue, state, "b", f"kind_{state}") == [made["b"][state]]
         assert _listed(queue, state, "b", "other") == []
         assert _listed(queue, state, before=both[0]) == both[1:]
-    stats = {row[0]: row[1:9] for row in queue.rows("select * from awa_pool.queue_stats()")}
-    assert stats == {name: (1,) * 4 + (0, 1, 1, 1) for name in made}
-    depths = {row[0]: row[1:6] for row in queue.rows("select * from awa_pool.queue_depths()")}
-    assert depths == {name: (1,) * 5 for name in made}
+    stats = {row[0]: row[1:10] for row in queue.rows("select * from awa_pool.queue_stats()")}
+    assert stats == {name: (1, 1, 0, 1, 1, 0, 1, 1, 1) for name in made}
+    depths = {row[0]: row[1:7] for row in queue.rows("select * from awa_pool.queue_depths()")}
+    assert depths == {name: (1, 1, 0, 1, 1, 1) for name in made}
     viewed = queue.rows("select queue, state, count(*) from awa_pool.jobs group by 1, 2")
     assert sorted(viewed) == sorted((name, state, 1) for name in made for state in STATES)
     assert queue.rows("select * from awa_pool.work_left(array['a'])") == [(1, 1, 2)]
