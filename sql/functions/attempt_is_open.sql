@@ -1,4 +1,5 @@
--- attempt_is_open(slot, receipt, nonce, index, job, run_lease) -> whether this very attempt runs, in the ring or moved out of it.
+-- attempt_is_open(slot, receipt, nonce, index, job, run_lease) -> whether this very attempt goes on: runs, in the ring or moved out of
+-- it, or waits for a callback.
 -- Guard: none. Locks: none. Errors: none.
 create or replace function {schema}.attempt_is_open(
     p_slot int, p_receipt bigint, p_nonce bigint, p_idx int, p_job_id bigint, p_run_lease bigint
@@ -28,6 +29,6 @@ begin
     return v_open or exists (
         select from leases as l
         where l.receipt_id = p_receipt and l.idx = p_idx and l.nonce = p_nonce and l.job_id = p_job_id
-            and l.run_lease + 1 = p_run_lease and l.state = 'running');
+            and l.run_lease + 1 = p_run_lease);
 end
 $$;

@@ -251,6 +251,17 @@ def test_neither_rescue_nor_audit_nor_a_late_end_touches_a_parked_job_but_a_wait
     assert answer(q, "resume_external", callback)[2] == "available"
 
 
+@pytest.mark.parametrize("make", [waiting, parked])
+def test_what_an_attempt_said_of_its_progress_outlives_its_wait(q: Queue, make: object) -> None:
+    attempt, callback = make(q)  # type: ignore[operator]
+    q.rows("select awa_pool.keep_progress(%s::json)", json.dumps([told(attempt, progress={"percent": 40})]))
+    q.rows("update awa_pool.attempt_state set written_at = now() - interval '1 h'")
+    q.rows("select awa_pool.sweep_progress(100)")
+    answer(q, "resume_external", callback)
+    job = q.job(attempt.job_id)
+    assert job is not None and job["progress"] == {"percent": 40}
+
+
 # --- other answers --------------------------------------------------------------------------------------------
 
 
