@@ -19,6 +19,7 @@ from .statements import Call, Rows
 Steps = Generator[Call[Any], Any, BulkResult]
 BATCH_JOBS = 500
 ABSENT = "it is not in the dead letter queue"
+UNFIT = f"{ABSENT}, or does not fit the filter"
 
 
 def list_dead(chosen: DeadFilter, limit: int, cursor: tuple[datetime, int] | None) -> Call[list[DeadJob]]:
@@ -94,7 +95,7 @@ def _through_the_dead(query: str, chosen: DeadFilter, more: dict[str, Any], resu
             met = {row[0] for row in page}
             for job_id in part:
                 if job_id not in met:
-                    result.refuse(job_id, ABSENT)
+                    result.refuse(job_id, ABSENT if chosen == DeadFilter(ids=chosen.ids) else UNFIT)
         return result
     # What dies again while this goes on stays dead, or the plan would never end.
     params["before"] = chosen.until((yield _time())).before

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any, Self
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_MEANINGLESS = (signal.SIGUSR1, signal.SIGUSR2)  # would end the process, and with it what its workers run
 
 
 class SignalPipe:
@@ -34,6 +35,9 @@ class SignalPipe:
                 if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
                     continue  # nohup: a terminal that goes away is no reason to stop
                 self._before[number] = signal.signal(number, _noted)
+            for number in _MEANINGLESS:
+                if signal.getsignal(number) is signal.SIG_DFL:
+                    self._before[number] = signal.signal(number, _noted)
         return self
 
     def __exit__(self, *_: object) -> None:

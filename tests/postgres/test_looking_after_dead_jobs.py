@@ -147,7 +147,7 @@ def test_what_dies_again_meanwhile_is_not_retried_for_ever(
 
 def test_one_job_is_refused_by_an_error_and_one_of_many_in_the_result(client: Client, dsn: str) -> None:
     """B164, for programs."""
-    (gone,) = dead_jobs(dsn)
+    gone, unfit = dead_jobs(dsn, 2)
     live = client.insert({}, kind="k")
     for act in (client.retry_dead, client.purge_dead):
         with pytest.raises(TransitionRefused, match=f"job {live} stays as it is.*available"):
@@ -156,6 +156,8 @@ def test_one_job_is_refused_by_an_error_and_one_of_many_in_the_result(client: Cl
             act(2**50)
     result = client.retry_dead([gone, live, 2**50])
     assert result.done == 1 and [each.job_id for each in result.refused] == [live, 2**50]
+    with pytest.raises(TransitionRefused, match="or does not fit the filter"):
+        client.purge_dead(unfit, kind="another")
     result = client.move_to_dead([live, 2**50])
     assert (result.done, result.refused_jobs) == (1, 1)
     assert "no job" in result.refused[0].why

@@ -105,13 +105,15 @@ def test_a_client_without_a_schema_is_for_that_of_its_pool(dsn: str, folder: Pat
         assert sum(row.completed for row in client.queue_stats()) == 2
 
 
-def test_a_terminal_that_goes_away_drains_the_pool(dsn: str, folder: Path) -> None:
+def test_a_terminal_that_goes_away_drains_the_pool_and_odd_signals_do_not(dsn: str, folder: Path) -> None:
     process = subprocess.Popen(
         command(["sums:client", "--workers", "1"]), cwd=folder, env=environment(AWA_POOL_DSN=dsn),
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     enqueue(dsn, 1)
     until(lambda: completed(dsn) == 1)
+    for meaningless in (signal.SIGUSR1, signal.SIGUSR2):
+        os.kill(process.pid, meaningless)
     os.killpg(process.pid, signal.SIGHUP)
     os.kill(process.pid, signal.SIGHUP)  # to the group and to the process: one stop
     _, told = process.communicate(timeout=60)
