@@ -476,3 +476,13 @@ def test_only_read_committed_will_do(q: Queue) -> None:
             with pytest.raises(psycopg.Error) as problem, q.conn.transaction():
                 answer(q, function, callback, *values)
             assert problem.value.sqlstate == "AW002"
+
+
+def test_a_rebase_leaves_parked_jobs_waiting_and_gives_no_receipt_out_again(q: Queue) -> None:
+    attempt, callback = parked(q)
+    q.rows("select setval('awa_pool.receipt_id_seq', 1, false)")
+    (plan,) = q.rows("select reason is not null, open_attempts, top_receipt from awa_pool.rebase_plan()")
+    assert plan == (True, 0, attempt.receipt_id)
+    q.rows("select awa_pool.rebase(true)")
+    assert q.claimed().receipt_id > attempt.receipt_id
+    assert answer(q, "resume_external", callback)[2] == "available"
