@@ -65,8 +65,11 @@ def cpu_by_role(root: int, backends: Mapping[int, str]) -> dict[str, float]:
 
 
 def _scheduled_s(pid: int) -> float:
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int(Path(task, "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+    spent_ns = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):  # a thread that has just ended
+            spent_ns += int(Path(task, "schedstat").read_text().split()[0])
+    return spent_ns / 1e9
 
 
 def descriptors(pid: int) -> int:
