@@ -45,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.platform == "win32":
         return _refuse("awa-pool needs Linux or macOS: its processes talk over Unix sockets", REFUSED)
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _fill_descriptors()
     try:
         with _stoppable():
             # Within, and not at import: it takes a while, and as process 1 a signal without a handler is lost.
@@ -71,6 +72,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if usage is None:
             raise
         return _refuse(usage(), REFUSED)
+
+
+def _fill_descriptors() -> None:
+    """Open /dev/null for each standard descriptor that is closed: the sockets of a process must not take its place."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            os.set_inheritable(number, True)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115 (for as long as the process lives)
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
 
 
 @contextlib.contextmanager

@@ -105,6 +105,16 @@ def test_a_client_without_a_schema_is_for_that_of_its_pool(dsn: str, folder: Pat
         assert sum(row.completed for row in client.queue_stats()) == 2
 
 
+def test_a_pool_started_without_standard_descriptors_works(dsn: str, folder: Path) -> None:
+    enqueue(dsn, 3)
+    closing = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
+    done = subprocess.run(
+        [*closing, *command(["sums:client", "--workers", "1", "--drain"])],
+        cwd=folder, env=environment(AWA_POOL_DSN=dsn), timeout=90, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 and completed(dsn) == 3
+
+
 def test_a_terminal_that_goes_away_drains_the_pool_and_odd_signals_do_not(dsn: str, folder: Path) -> None:
     process = subprocess.Popen(
         command(["sums:client", "--workers", "1"]), cwd=folder, env=environment(AWA_POOL_DSN=dsn),
