@@ -317,9 +317,16 @@ def _count(number: int, capped: bool) -> str:
     return ("~" if capped and number >= ESTIMATED_FROM else "") + f"{number:,}"
 
 
+def pool_state(row: do.RuntimeRow) -> str:
+    """Return `alive`, `gone`, or `silent` of a pool that nobody has rescued yet although its heartbeat is overdue."""
+    stale_s = row.info.get("stale_s")
+    overdue = row.heartbeat_age_s > (stale_s if isinstance(stale_s, int | float) else PoolConfig.stale_s)
+    return "silent" if row.state == "alive" and overdue else row.state
+
+
 def _pools(rows: list[do.RuntimeRow]) -> Any:
     cells = [
-        (r.host, r.pid, r.state, r.info.get("workers", "–"), render.span(r.heartbeat_age_s) + " ago",
+        (r.host, r.pid, pool_state(r), r.info.get("workers", "–"), render.span(r.heartbeat_age_s) + " ago",
          render.moment(r.started_at), r.runtime_id)
         for r in rows
     ]  # fmt: skip

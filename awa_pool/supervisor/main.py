@@ -130,7 +130,8 @@ def _run(
 
 
 def _heart(config: PoolConfig, app: App, workers: int, runtime_id: str) -> Heart:
-    info = {"app": app.title, "workers": workers, "queues": [queue.name for queue in config.queues]}
+    queues = [queue.name for queue in config.queues]
+    info = {"app": app.title, "workers": workers, "queues": queues, "stale_s": config.stale_s}
 
     def make() -> Pulse:
         from awa_pool.store.connection import connect

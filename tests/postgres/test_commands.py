@@ -79,7 +79,9 @@ def test_a_job_shows_which_callback_it_waits_for(run: Any, client: Client, dsn: 
         attempt, callback = parked(queue)
     told = run("job", str(attempt.job_id))
     assert "waiting_external" in told
-    assert re.search(r"waiting +for callback #1 since 20\S+ \S+Z \(\S+ ago\), until 20\S+ \S+Z \(in \S+\)", told)
+    assert re.search(
+        r"waiting +for callback #1 since 20\S+ \S+Z \(\S+ ago\), until 20\S+ \S+Z \(in \S+\)", told
+    )
     assert callback not in told  # whoever reads it could answer
     assert json.loads(run("job", str(attempt.job_id), "--json"))["waits_for"]["number"] == 1
     assert run("status").split("dead")[1].split()[:4] == ["oldest", "default", "0", "0"]
@@ -125,6 +127,31 @@ def test_a_queue_is_paused_and_resumed(run: Any, client: Client) -> None:
     assert run("queue", "resume", "mail") == "queue mail is not paused\n"
     (row,) = [json.loads(line) for line in run("queue", "stats", "--json").splitlines()]
     assert (row["queue"], row["available"], row["paused"]) == ("mail", 1, False)
+
+
+@pytest.mark.parametrize(
+    ("info", "age_s", "state"),
+    [
+        ({"stale_s": 600}, 60, "alive"),
+        ({"stale_s": 5}, 60, "silent"),
+        ({}, 60, "silent"),
+        ({}, 1, "alive"),
+        ({"stale_s": "x"}, 60, "silent"),
+    ],
+)
+def test_status_calls_a_pool_silent_whose_heartbeat_is_overdue(
+    run: Any, dsn: str, info: dict[str, Any], age_s: int, state: str
+) -> None:
+    with Queue(dsn) as queue:
+        queue.rows(
+            "select awa_pool.register_runtime(gen_random_uuid(), 'host', 42, %s::jsonb)", json.dumps(info)
+        )
+        queue.rows(
+            "update awa_pool.runtimes set heartbeat_at = now() - make_interval(secs => %s) where pid = 42",
+            age_s,
+        )
+    (line,) = [line for line in run("status").splitlines() if " 42 " in line]
+    assert line.split()[2] == state
 
 
 def test_status_tells_pools_and_queues_as_one_object(run: Any, client: Client) -> None:
