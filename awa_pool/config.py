@@ -264,7 +264,10 @@ class PoolConfig:
         if self.listen_dsn is not None and not self.listen:
             raise ConfigError("--listen-dsn has no use with --no-listen; leave one of the two out")
         if self.embedded and self.dsn is not None:
-            raise ConfigError("--embedded and --dsn exclude each other; leave one of the two out")
+            raise ConfigError(
+                "--embedded and an address exclude each other (--dsn, AWA_POOL_DSN or dsn in pyproject.toml); "
+                "leave one of the two out"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

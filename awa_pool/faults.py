@@ -83,6 +83,8 @@ def read_plan(text: str) -> Plan:
         raise ConfigError(f"{VARIABLE}: drop, double, late and reorder add up to more than 1")
     if points and not plan.marks:
         raise ConfigError(f"{VARIABLE}: a point needs marks=FOLDER, so that it is reached once")
+    if points and not os.path.isdir(plan.marks):
+        raise ConfigError(f"{VARIABLE}: marks={plan.marks} is no folder; make it first")
     return plan
 
 

@@ -104,7 +104,8 @@ def test_pools_go_on_while_the_schema_is_upgraded_and_after_they_have_reconnecte
             conn.execute("update awa_pool.meta set version = version + 1")  # as a compatible step leaves it
             conn.execute(
                 "select pg_terminate_backend(pid) from pg_stat_activity"
-                " where datname = current_database() and application_name like 'awa-pool%' and pid <> pg_backend_pid()"
+                " where datname = current_database() and application_name like 'awa-pool%'"
+                " and application_name <> 'awa-pool client' and pid <> pg_backend_pid()"
             )
         client.insert_many(acts)
         wait_until("all are completed", lambda: states(dsn) == {"completed": 1200})
