@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from .errors import FollowUpFailed as FollowUpFailed
     from .errors import JobCancelled as JobCancelled
     from .errors import JobNotFound as JobNotFound
+    from .errors import LeaseLost as LeaseLost
     from .errors import PayloadTooLarge as PayloadTooLarge
     from .errors import RegistrationError as RegistrationError
     from .errors import SchemaMismatch as SchemaMismatch
+    from .errors import ShuttingDown as ShuttingDown
     from .errors import StagingError as StagingError
     from .errors import StoreConflict as StoreConflict
     from .errors import StoreError as StoreError
@@ -34,22 +36,26 @@ if TYPE_CHECKING:
     from .outcomes import Cancel as Cancel
     from .outcomes import RetryAfter as RetryAfter
     from .outcomes import Snooze as Snooze
+    from .outcomes import WaitForCallback as WaitForCallback
     from .requests import InsertRequest as InsertRequest
     from .states import State as State
+    from .tokens import CallbackToken as CallbackToken
+    from .tokens import Resumed as Resumed
 
 _HOMES = {
     "client": ("AsyncClient", "Client"),
     "errors": (
         "AwaError", "BootFailed", "CallbackNotFound", "ConfigError", "DeadlineExceeded", "DecodeError", "FollowUpFailed",
-        "JobCancelled", "JobNotFound", "PayloadTooLarge", "RegistrationError", "SchemaMismatch", "StagingError", "StoreConflict",
-        "StoreError", "StoreRefused", "StoreUnavailable", "TerminalError", "TransitionRefused",
+        "JobCancelled", "JobNotFound", "LeaseLost", "PayloadTooLarge", "RegistrationError", "SchemaMismatch", "ShuttingDown",
+        "StagingError", "StoreConflict", "StoreError", "StoreRefused", "StoreUnavailable", "TerminalError", "TransitionRefused",
         "UniqueConflict", "ValidationError",
     ),
     "follow_ups": ("EnqueueRequest",),
     "job": ("Job", "JobRow"),
-    "outcomes": ("Cancel", "RetryAfter", "Snooze"),
+    "outcomes": ("Cancel", "RetryAfter", "Snooze", "WaitForCallback"),
     "requests": ("InsertRequest",),
     "states": ("State",),
+    "tokens": ("CallbackToken", "Resumed"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

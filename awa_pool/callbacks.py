@@ -10,6 +10,7 @@ from uuid import UUID
 from . import validation as gate
 from .cancelling import AsyncCancelling, Cancelling
 from .errors import CallbackNotFound, ValidationError
+from .tokens import checked_timeout_s
 
 if TYPE_CHECKING:  # psycopg costs a worker 20 MB
     from .store.asynchronous import AsyncConn
@@ -18,7 +19,6 @@ if TYPE_CHECKING:  # psycopg costs a worker 20 MB
     from .store.store import Conn
 
 PAYLOAD_BYTES = 1024 * 1024
-TIMEOUT_S = (0.01, 365 * 86400.0)
 DEFAULT_ACTIONS = ("complete", "fail", "ignore")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _SHOWN_CHARS = 36
@@ -41,11 +41,6 @@ def checked_callback_id(value: Any) -> str:
 def checked_payload(value: Any) -> bytes:
     """Return the JSON text of a payload, None as null; ValidationError with the path of what JSON cannot carry exactly."""
     return gate.exact_json(value, "payload", PAYLOAD_BYTES)
-
-
-def checked_timeout_s(value: Any) -> float:
-    """Return how long a callback is waited for, in seconds (a number or a timedelta), 0.01 to 365 days."""
-    return gate.checked_seconds(value, TIMEOUT_S, "timeout_seconds")
 
 
 def checked_error(value: Any) -> str:

@@ -19,6 +19,8 @@ AwaError
 │   └── UnknownMessage     a message has a type nobody registered
 ├── DeadlineExceeded       raised in a handler whose deadline has passed: clean up and end
 ├── JobCancelled           raised in an async handler whose job was cancelled: clean up and end
+├── ShuttingDown           raised in a handler that waits for the database while its pool stops: the job goes back
+├── LeaseLost              the attempt is not its handler's any more: cancelled, rescued, or ended
 ├── BootFailed             a process of the pool did not become ready
 ├── EmbeddedError          the embedded server cannot be installed, started or reached
 └── TerminalError          raised by a handler: fail this job now, do not retry
@@ -122,6 +124,14 @@ class DeadlineExceeded(AwaError):
 
 class JobCancelled(AwaError):
     """Raised once in an async handler whose job was cancelled; raised by a handler itself, it cancels the job."""
+
+
+class ShuttingDown(AwaError):
+    """Raised in a handler that waits while its pool stops: let it through, and the job goes back with no attempt used."""
+
+
+class LeaseLost(AwaError):
+    """The attempt is not its handler's any more: its job was cancelled, rescued or answered, or the handler has returned."""
 
 
 class BootFailed(AwaError):

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from .tokens import ANSWER, CallbackToken, Resumed, answer_of
+
 if TYPE_CHECKING:
     from .follow_ups import FollowUps, StagingBuffer
 
@@ -19,8 +21,12 @@ class Job(Generic[A]):
     how long this attempt may take, or None.
     """
 
+    _newest: tuple[int, str]
+    """Number and id of the newest callback of this attempt, where there is one."""
+    _resumed: Resumed | None
+    """Set where the job was resumed."""
     __slots__ = (
-        "_is_cancelled", "_progress", "_staging", "args", "attempt", "deadline_s", "id", "kind", "max_attempts", "metadata",
+        "_is_cancelled", "_newest", "_progress", "_resumed", "_staging", "args", "attempt", "deadline_s", "id", "kind", "max_attempts", "metadata",
         "ordering_key", "priority", "queue", "run_lease", "snoozes", "tags",
     )  # fmt: skip
 
@@ -62,10 +68,28 @@ class Job(Generic[A]):
             self.ordering_key = extra.get("ordering_key")
             progress = extra.get("progress")
             self._progress = progress if type(progress) is dict else None
+            if ANSWER in self.metadata:
+                self._resumed = answer_of(self.metadata)
+                self.metadata = {name: value for name, value in self.metadata.items() if name != ANSWER}
 
     def is_cancelled(self) -> bool:
         """Say whether the job was cancelled while this attempt runs: a long handler asks now and then and stops."""
         return self._is_cancelled is not None and self._is_cancelled()
+
+    @property
+    def resumed(self) -> Resumed | None:
+        """Return the answer (`number`, `payload`) with which this job goes on after it was parked, also over retries; None before one."""
+        return getattr(self, "_resumed", None)
+
+    def register_callback(self, timeout_seconds: float | timedelta) -> CallbackToken:
+        """Register a callback for the outside world to answer within so long; returns once it is committed.
+
+        In an async handler it is to be awaited: `token = await job.register_callback(60)`. `return WaitForCallback(token)`
+        then parks the job. A newer callback of the attempt takes the place of an older one. Waits while the database is away.
+        Errors: ValidationError; LeaseLost (the job was cancelled or rescued, or the handler has returned), JobCancelled,
+        DeadlineExceeded, ShuttingDown: let them through; TypeError outside a worker.
+        """
+        raise TypeError("this Job stands outside a worker: in a test, use awa_pool.testing.HandlerJob")
 
     @property
     def progress(self) -> dict[str, Any] | None:

@@ -156,6 +156,21 @@ class AttemptProgress(Message):
     items: list[Any]  # [[slot, receipt_id, nonce, index, job_id, run_lease, progress], …]
 
 
+@dataclass(frozen=True, slots=True)
+class RegisterCallback(Message):
+    """Register a callback for a running attempt; said again until `CallbackRegistered` comes with the same `request`."""
+
+    request: int  # counts the requests of this sender
+    slot: int
+    receipt_id: int
+    nonce: int
+    index: int
+    job_id: int
+    run_lease: int
+    callback_id: str  # the id that it is to have: asking twice registers once
+    timeout_s: float
+
+
 # --- finalizer → worker ------------------------------------------------------------------------------------
 
 
@@ -170,6 +185,17 @@ class ResultsCommitted(Message):
     also: list[Any] = field(default_factory=list)
     """Numbers above `seq` that are committed too, while one between waits, as for a key that a producer holds. Each is
     named once, and again when the result comes again."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackRegistered(Message):
+    """Answer to `RegisterCallback`: done, and committed; stale (the attempt has ended); waiting (it waits for one); refused,
+    with what the database says."""
+
+    request: int
+    status: str
+    number: int = 0  # which callback of its job, from 1
+    error: str = ""
 
 
 # --- dispatcher ↔ finalizer (the dispatcher is a DEALER at the finalizer's ROUTER) --------------------------

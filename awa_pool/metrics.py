@@ -45,6 +45,18 @@ COUNTERS = (
     Counter(
         "finalizer", "staged_refused", "awa_pool_follow_ups_refused", "Ends whose follow-ups were not taken"
     ),
+    Counter(
+        "worker",
+        "follow_ups_dropped",
+        "awa_pool_follow_ups_dropped",
+        "Follow-ups staged by attempts that parked",
+    ),
+    Counter(
+        "finalizer",
+        "callbacks_registered",
+        "awa_pool_callbacks_registered",
+        "Callbacks that handlers registered",
+    ),
     Counter("finalizer", "flushes", "awa_pool_flushes", "Batches of results written"),
     Counter("finalizer", "flushed_jobs", "awa_pool_flushed_attempts", "Attempts in those batches"),
     Counter("finalizer", "flush_seconds", "awa_pool_flush_seconds", "Time those batches took"),

@@ -1,6 +1,6 @@
 """What a handler may answer, and what that means for its attempt.
 
-A handler returns None (completed) or one of `RetryAfter`, `Snooze`, `Cancel`; raising one of these means the same
+A handler returns None (completed) or one of `RetryAfter`, `Snooze`, `Cancel`, `WaitForCallback`; raising one of these means the same
 as returning it. Any other exception is a failed attempt; `TerminalError` fails the job at once.
 """
 
@@ -13,8 +13,9 @@ from datetime import timedelta
 from random import Random
 from typing import NamedTuple
 
-from .errors import DeadlineExceeded, JobCancelled, TerminalError, ValidationError
+from .errors import DeadlineExceeded, JobCancelled, LeaseLost, ShuttingDown, TerminalError, ValidationError
 from .states import Outcome
+from .tokens import CallbackToken
 
 MIN_DELAY_S = 0.01  # floor: one job cannot come back faster, whatever its handler asks for
 MAX_DELAY_S = 3650 * 86400.0
@@ -63,17 +64,32 @@ class Cancel(_Answer):
         self.reason = reason
 
 
+class WaitForCallback(_Answer):
+    """Let the job wait for a callback of this attempt with no handler alive; answered, it runs again from the top."""
+
+    def __init__(self, token: CallbackToken) -> None:
+        if not isinstance(token, CallbackToken):
+            raise ValidationError(
+                f"expected what job.register_callback returned, got {_type_name(token)}",
+                path="WaitForCallback",
+            )
+        _ = token.id  # it is registered
+        super().__init__(token)
+        self.token = token
+
+
 class Ending(NamedTuple):
     """How an attempt ends.
 
     `delay_s` is set for RETRY and SNOOZE; `error` is a small JSON object `{error, type, traceback?}`, or None;
-    `dropped` names the type of a return value that nobody keeps (to be warned about once per kind).
+    `dropped` names the type of a return value that nobody keeps (to be warned about once per kind); `token` is set for PARK.
     """
 
     outcome: Outcome
     delay_s: float | None = None
     error: dict[str, str] | None = None
     dropped: str | None = None
+    token: CallbackToken | None = None
 
 
 COMPLETED = Ending(Outcome.COMPLETED)
@@ -122,6 +138,8 @@ def resolve_outcome(
         return Ending(Outcome.COMPLETED, dropped=_type_name(result))
     if issubclass(type(raised), JobCancelled):
         return Ending(Outcome.CANCEL, error={"error": "the job was cancelled", "type": "JobCancelled"})
+    if issubclass(type(raised), ShuttingDown | LeaseLost):  # an interruption, no failure
+        return Ending(Outcome.RETURN)
     error = describe_error(raised)
     if issubclass(type(raised), DeadlineExceeded):
         error["type"], late = "DeadlineExceeded", True
@@ -138,6 +156,8 @@ def resolve_outcome(
 def _resolve_answer(answer: _Answer) -> Ending:
     if isinstance(answer, Snooze):
         return Ending(Outcome.SNOOZE, checked_delay_s(answer.seconds, "Snooze"))
+    if isinstance(answer, WaitForCallback):
+        return Ending(Outcome.PARK, token=answer.token)
     if isinstance(answer, RetryAfter):
         delay_s = checked_delay_s(answer.seconds, "RetryAfter")
         text = _reason(answer.reason) or f"the handler asked for another try after {delay_s:g} s"

@@ -60,6 +60,8 @@ def event_of(ending: Ending, attempt: int, max_attempts: int, now: datetime) -> 
     match ending.outcome:
         case Outcome.COMPLETED:
             return Event(Trigger.COMPLETED, attempt=attempt)
+        case Outcome.PARK:
+            return Event(Trigger.WAITING_FOR_CALLBACK, attempt=attempt)
         case Outcome.CANCEL:
             return Event(Trigger.CANCELLED, attempt=attempt, reason=text)
         case Outcome.RETRY if attempt < max_attempts:
@@ -95,12 +97,12 @@ def without_specs(
 ) -> Ending:
     """Return how an attempt ends whose spec failed.
 
-    A completion or a cancel is undone: a failure that tries again, naming the spec. A retry stays the retry it was. An
+    A completion, a cancel or a parking is undone: a failure that tries again, naming the spec. A retry stays the retry it was. An
     end, and what this failure brings to one, says that it lacks its follow-ups.
     """
     problem = describe_error(failed.cause)
     problem["error"] = f"{failed.name}: {problem['error']}"
-    if ending.outcome in (Outcome.COMPLETED, Outcome.CANCEL):
+    if ending.outcome in (Outcome.COMPLETED, Outcome.CANCEL, Outcome.PARK):
         if attempt >= max_attempts:
             return Ending(Outcome.FAIL, error={**problem, "reason": FOLLOW_UP_FAILED})
         return Ending(Outcome.RETRY, retry_delay_s(backoff, attempt, rng), problem)

@@ -28,6 +28,7 @@ class Outcome(StrEnum):
     CANCEL = "cancel"
     RETURN = "return"  # never started, or cut by shutdown: not counted, claimable at once
     LOST = "lost"  # the process died: as RETRY, with the database's own back-off
+    PARK = "park"  # wait for a callback with no handler alive; `park_attempts` takes it
 
 
 class Trigger(StrEnum):
@@ -35,7 +36,9 @@ class Trigger(StrEnum):
 
     COMPLETED = "completed"
     RETRIED = "retried"
-    EXHAUSTED = "exhausted"  # failed for good: the last attempt, a terminal error, a rescue at the last attempt
+    EXHAUSTED = (
+        "exhausted"  # failed for good: the last attempt, a terminal error, a rescue at the last attempt
+    )
     CANCELLED = "cancelled"
     WAITING_FOR_CALLBACK = "waiting_for_callback"
     RESCUED = "rescued"

@@ -31,14 +31,18 @@ from awa_pool.messages import (
     EndAttempts,
     FinalizerLoad,
     Message,
+    RegisterCallback,
     Stop,
     StopNow,
 )
 
 from . import notes
+from .callbacks import CallbackRoad
 from .culprits import Culprits
 from .desk import Desk
 from .events import (
+    CallbacksNotRegistered,
+    CallbacksRegistered,
     Command,
     Completed,
     Event,
@@ -83,6 +87,7 @@ class Finalizer:
         self.roads = Roads(rng)
         self.staged = StagedRoad(rng)
         self.progress = ProgressRoad()
+        self.callbacks = CallbackRoad()
         self.desk = Desk()
         self._written = Written(self.desk, self.roads)
         self._culprits = Culprits(self.desk, self.roads)
@@ -119,6 +124,7 @@ class Finalizer:
             out += calls
         out += self.staged.flush(now_s, linger_s)
         out += self.progress.flush(now_s)
+        out += self.callbacks.flush(now_s)
         self._tell_load()
         self._maybe_leave()
         return out
@@ -130,6 +136,7 @@ class Finalizer:
             self.roads.due_s(linger_s, self._full_jobs()),
             self.staged.due_s(self._now_s, linger_s),
             self.progress.due_s(),
+            self.callbacks.due_s(),
             *self.desk.acknowledge_due_s(),
         ]
         if self._leave_s is not None:
@@ -164,6 +171,7 @@ class Finalizer:
             **self.roads.figures(),
             **self.staged.figures(),
             "progress_written": self.progress.written,
+            "callbacks_registered": self.callbacks.registered,
             "held_jobs": self.desk.held_jobs,
             "held_bytes": self.desk.held_bytes,
             "accepting": self.accepting,
@@ -199,6 +207,11 @@ class Finalizer:
                 self._staged_answered(lane, answers, took_s)
             case LookedUp(rows):
                 self._culprits.looked_up(rows)
+            case CallbacksRegistered(rows):
+                self._store_answered()
+                self.desk.out += self.callbacks.answered(rows, self._now_s)
+            case CallbacksNotRegistered(trouble, error):
+                self.desk.out += self.callbacks.failed(trouble, error, self._now_s)
             case ProgressKept(written):
                 self.progress.kept(written)
             case ProgressNotKept(trouble, error):
@@ -222,6 +235,8 @@ class Finalizer:
                 self._end_attempts(message)
             case AttemptProgress():
                 self._note_malformed(str(peer), "AttemptProgress", self.progress.put(message, self._now_s))
+            case RegisterCallback():
+                self._note_malformed(str(peer), "RegisterCallback", not self.callbacks.put(peer, message))
             case DispatcherHello():
                 self.desk.dispatcher = peer
                 self._say_load()

@@ -10,6 +10,7 @@ import orjson
 
 from awa_pool.events import StoreIsBack, StoreLost, StoreSaysNo, reason_of, trouble_of
 from awa_pool.store import statements as do
+from awa_pool.store.callbacks import register_callbacks
 from awa_pool.store.progress import keep_progress
 from awa_pool.store.staged import EndedStaged, finish_staged
 from awa_pool.store.statements import Call
@@ -18,6 +19,8 @@ from awa_pool.store.threads import StoreAnswered, StoreBack, StoreFailed, StoreT
 from awa_pool.store.threads import StoreLost as ConnectionLost
 
 from .events import (
+    CallbacksNotRegistered,
+    CallbacksRegistered,
     Command,
     Complete,
     Completed,
@@ -30,6 +33,7 @@ from .events import (
     LookUp,
     ProgressKept,
     ProgressNotKept,
+    RegisterCallbacks,
     StagedAnswered,
     StagedNo,
     StagedRow,
@@ -98,6 +102,10 @@ class Database:
                 return LookedUp(rows)
             case StoreFailed(LookUp(), _):
                 return LookedUp(None)
+            case StoreAnswered(RegisterCallbacks(), (rows, _)):
+                return CallbacksRegistered(rows)
+            case StoreFailed(RegisterCallbacks(), error):
+                return CallbacksNotRegistered(trouble_of(error), reason_of(error))
             case StoreAnswered(KeepProgress(), (written, _)):
                 return ProgressKept(written)
             case StoreFailed(KeepProgress(), error):
@@ -125,6 +133,8 @@ def call_of(command: Command, runtime_id: str) -> Call[Any]:
             return finish_staged(ends, PATIENCE_MS if patient else HASTE_MS)
         case LookUp():
             return do.open_attempts(runtime_id)
+        case RegisterCallbacks(items):
+            return register_callbacks(orjson.dumps(items))
         case KeepProgress(items):
             return keep_progress(items)
     raise TypeError(f"{type(command).__name__} is no call to the database")

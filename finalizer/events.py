@@ -67,7 +67,7 @@ class FinishedRow(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StagedRow:
-    """Of one end with follow-ups: 'done', 'stale' or 'busy', the job's state, how many follow-ups are new; of those that were
+    """Of one end with follow-ups: 'done', 'stale', 'busy' or (parking) 'refused', the job's state, how many follow-ups are new; of those that were
     skipped, as another job holds their key, kind and that job's id."""
 
     status: str
@@ -85,6 +85,17 @@ class StagedNo:
     sqlstate: str | None = None
     whole_trip: bool = False
     """The database says so of all that travelled with it; which of them it was is not known."""
+
+
+class CallbackRow(Protocol):
+    """Of one request for a callback: 'done' with its number, 'stale', 'waiting', 'busy' or 'invalid'."""
+
+    @property
+    def item(self) -> int: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def number(self) -> int | None: ...
 
 
 class OpenRow(Protocol):
@@ -145,6 +156,21 @@ class LookedUp:
 
 
 @dataclass(frozen=True, slots=True)
+class CallbacksRegistered:
+    """Answer to `RegisterCallbacks`."""
+
+    rows: Sequence[CallbackRow]
+
+
+@dataclass(frozen=True, slots=True)
+class CallbacksNotRegistered:
+    """`RegisterCallbacks` failed."""
+
+    trouble: Trouble
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProgressKept:
     """Answer to `KeepProgress`."""
 
@@ -167,6 +193,8 @@ Event = (
     | Finished
     | StagedAnswered
     | LookedUp
+    | CallbacksRegistered
+    | CallbacksNotRegistered
     | ProgressKept
     | ProgressNotKept
     | StoreSaysNo
@@ -221,10 +249,28 @@ class LookUp:
 
 
 @dataclass(frozen=True, slots=True)
+class RegisterCallbacks:
+    """Register callbacks for running attempts; answered by `CallbacksRegistered` or `CallbacksNotRegistered`."""
+
+    items: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class KeepProgress:
     """Keep what running attempts say of their progress; answered by `ProgressKept` or `ProgressNotKept`."""
 
     items: list[dict[str, Any]]
 
 
-Command = Send | ToSupervisor | Complete | Finish | FinishStaged | LookUp | KeepProgress | Note | Exit
+Command = (
+    Send
+    | ToSupervisor
+    | Complete
+    | Finish
+    | FinishStaged
+    | LookUp
+    | RegisterCallbacks
+    | KeepProgress
+    | Note
+    | Exit
+)

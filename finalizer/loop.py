@@ -14,7 +14,7 @@ from awa_pool.wire import Poller, Router
 
 from .core import Finalizer
 from .database import Database
-from .events import Command, Completed, Event, Finished, Heard, Send, StagedAnswered
+from .events import CallbacksRegistered, Command, Completed, Event, Finished, Heard, Send, StagedAnswered
 
 STATS_EVERY_S = 1.0
 BURST = 512
@@ -75,7 +75,7 @@ class Loop:
         elif source is self._mailbox:
             for answer in self._mailbox.take():
                 if (event := self._database.event(answer)) is not None:
-                    if isinstance(event, Completed | Finished | StagedAnswered):
+                    if isinstance(event, Completed | Finished | StagedAnswered | CallbacksRegistered):
                         reach("finalizer.committed")
                     self._step(event)
         else:

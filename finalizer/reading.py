@@ -45,7 +45,7 @@ def read_results(peer: bytes, message: AttemptsEnded, payload: Sequence[bytes] =
     for entry in message.others if named else ():
         kind = (
             entry[3]
-            if isinstance(entry, list) and len(entry) in (7, 8) and isinstance(entry[3], str)
+            if isinstance(entry, list) and len(entry) in (7, 8, 9) and isinstance(entry[3], str)
             else None
         )
         values = (
@@ -53,12 +53,15 @@ def read_results(peer: bytes, message: AttemptsEnded, payload: Sequence[bytes] =
             if kind is None
             else read_item([message.slot, message.receipt_id, message.nonce, *entry[:3], *entry[4:7]])
         )
-        if values is not None and len(entry) == 8 and isinstance(entry[7], dict):
+        if values is not None and len(entry) > 7 and isinstance(entry[7], dict):
             values["progress"] = entry[7]
-        if values is None or kind is None or values["index"] in missing:
+        parks = values is not None and values["outcome"] == Outcome.PARK
+        if values is not None and parks and len(entry) == 9 and isinstance(entry[8], str):
+            values["callback_id"] = entry[8]
+        if values is None or kind is None or values["index"] in missing or parks != ("callback_id" in values):
             bad += 1
-        elif values["index"] in staged:
-            ends.append(StagedEnd(values, kind, staged[values["index"]], None))
+        elif parks or values["index"] in staged:
+            ends.append(StagedEnd(values, kind, staged.get(values["index"], b"[]"), None))
         else:
             items.append(Item(values, kind, None))
     size_bytes = 100 + (len(orjson.dumps(message.others)) if message.others else 0)

@@ -221,19 +221,33 @@ class StagedRoad:
         }
 
 
+def not_parked(end: StagedEnd) -> dict[str, Any]:
+    """Return what is written instead where the callback is not the attempt's newest: a failed attempt that tries again."""
+    text = "the handler returned to wait for a callback that is not the newest of its attempt"
+    return {
+        **_attempt_of(end),
+        "outcome": Outcome.RETRY.value,
+        "error": {"error": text, "type": "CallbackNotFound"},
+    }
+
+
+def _attempt_of(end: StagedEnd) -> dict[str, Any]:
+    kept = ("slot", "receipt_id", "nonce", "index", "job_id", "run_lease", "progress")
+    return {name: end.values[name] for name in kept if name in end.values}
+
+
 def without_follow_ups(end: StagedEnd, error: str) -> dict[str, Any]:
     """Return what is written instead when the database refused an end with its follow-ups.
 
-    What would have completed, or been cancelled, is a failed attempt that tries again; a retry stays the retry it was;
+    What would have completed, parked or been cancelled is a failed attempt that tries again; a retry stays the retry it was;
     an end stays an end, and says why it has no follow-ups.
     """
-    kept = ("slot", "receipt_id", "nonce", "index", "job_id", "run_lease", "progress")
-    values = {name: end.values[name] for name in kept if name in end.values}
     if end.values["outcome"] in (Outcome.RETRY, Outcome.SNOOZE, Outcome.FAIL):
         return {**end.values, "reason": FOLLOW_UP_FAILED}  # kept only where this ends the job
-    text = f"a follow-up could not be stored: {error}"
+    what = "the outcome" if end.follow_ups == b"[]" else "a follow-up"
+    text = f"{what} could not be stored: {error}"
     return {
-        **values,
+        **_attempt_of(end),
         "outcome": Outcome.RETRY.value,
         "error": {"error": text, "type": "FollowUpRefused"},
         "reason": FOLLOW_UP_FAILED,

@@ -14,7 +14,7 @@ from .desk import Desk, not_so
 from .events import StagedNo, StagedRow
 from .flush import ERROR_CHARS, Item, Part
 from .roads import Roads
-from .staged import StagedEnd, without_follow_ups
+from .staged import StagedEnd, not_parked, without_follow_ups
 
 
 class Written:
@@ -71,6 +71,10 @@ class Written:
 
     def staged(self, end: StagedEnd, row: StagedRow) -> None:
         """One attempt has ended together with its follow-ups."""
+        if row.status == "refused":
+            not_so(end.result, end.values["index"])
+            self._roads.put([], [Item(not_parked(end), end.kind, end.result, urgent=True)])
+            return
         self.item(Item(end.values, end.kind, end.result), row.status, row.state)
         self._follow_ups += row.inserted
         self._follow_ups_skipped += len(row.skipped)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 import orjson
 
 from awa_pool import validation as gate
+from awa_pool.callbacks import PAYLOAD_BYTES
 from awa_pool.errors import StagingError
 from awa_pool.job import Job
 from awa_pool.registry import Registry
 from awa_pool.requests import InsertRequest, options_of
+from awa_pool.tokens import ANSWER, CallbackToken, checked_timeout_s
 from awa_pool.tracing import TRACEPARENT
 from awa_pool.worker.events import Piece
 
@@ -31,10 +34,10 @@ class HandlerJob(Job[A]):
 
     The args have gone through JSON, as in a worker. `staged` tells what the handler has staged, with the limits and the
     validation that a worker has; `problem` the staging error that has poisoned the attempt. `run` calls the handler and
-    ends the attempt as a worker would.
+    ends the attempt as a worker would. `callbacks` are the tokens of the callbacks that it has registered, in order.
     """
 
-    __slots__ = ("_registry", "cancelled")
+    __slots__ = ("_registry", "callbacks", "cancelled")
 
     def __init__(
         self,
@@ -56,11 +59,13 @@ class HandlerJob(Job[A]):
         progress: dict[str, Any] | None = None,
         traceparent: str | None = None,
         cancelled: bool = False,
+        resumed: tuple[int, Any] | None = None,
     ) -> None:
         """Validate as an insert does. `client`: the app, whose tasks give the defaults, and those of what is staged.
 
         `progress`: what an attempt before this one has said: percent, message, metadata. `traceparent`: the trace that whoever put the job in was part of. `cancelled`: what `is_cancelled()` says; it may
         be changed while the handler runs.
+        `resumed`: the answer, number and payload, with which the job goes on after it was parked.
         Errors: ValidationError naming the field; DecodeError where the args type does not take its own JSON.
         """
         registry = Registry() if client is None else client.registry
@@ -83,6 +88,10 @@ class HandlerJob(Job[A]):
         }
         if traceparent is not None:
             extra["metadata"][TRACEPARENT] = traceparent
+        if resumed is not None:
+            number, payload = gate.checked_int(resumed[0], (1, 1 << 31), "resumed"), resumed[1]
+            text = gate.exact_json(payload, "resumed", PAYLOAD_BYTES)
+            extra["metadata"][ANSWER] = {"number": number, "payload": orjson.loads(text)}
         super().__init__(
             registry.decode_args(task, stored), id, options.kind, attempt, options.max_attempts, options.queue,
             options.priority, attempt + snoozes if run_lease is None else run_lease, extra,
@@ -91,6 +100,7 @@ class HandlerJob(Job[A]):
         own_s = options.deadline_s
         self.deadline_s = own_s if own_s is not None else task.deadline_s
         self.cancelled = cancelled
+        self.callbacks: list[CallbackToken] = []
         self._registry = registry
 
     @property
@@ -132,6 +142,17 @@ class HandlerJob(Job[A]):
             staged=tuple(jobs_of(piece.staged.get(0, b""))),
             **told_of(error),
         )
+
+    def register_callback(self, timeout_seconds: float | timedelta) -> CallbackToken:
+        """Note a callback with a random id in `callbacks`; nobody can answer it. In an async handler it is to be awaited."""
+        timeout_s = checked_timeout_s(timeout_seconds)
+        number = 1 + (
+            self.callbacks[-1].number if self.callbacks else self.resumed.number if self.resumed else 0
+        )
+        self._newest = (number, str(uuid4()))
+        token = CallbackToken((self.id, self.run_lease), timeout_s, (self._newest[1], number))
+        self.callbacks.append(token)
+        return token
 
     def _open_staging(self) -> StagingBuffer:
         from awa_pool.follow_ups import StagingBuffer

@@ -56,7 +56,7 @@ def _staged_job(item: dict[str, Any]) -> StagedJob:
 class WorkResult:
     """What became of an attempt. False (as a truth value) when there was no job to work.
 
-    `outcome`: completed, retryable, failed, cancelled, snoozed, stale (the attempt was not ours any more: nothing was
+    `outcome`: completed, retryable, failed, cancelled, snoozed, waiting_external (parked), returned (interrupted), stale (the attempt was not ours any more: nothing was
     written), or no_job. `state`: the job's state after it, None without a database. `error`: the message as it is
     stored, for no_job why there was none; `error_type` its class. `exception`: what the handler raised. `staged`: the
     follow-ups that came with the outcome, those of specs first; `skipped`: kind, and id of the holder, of those among
@@ -103,6 +103,11 @@ class WorkResult:
         return self.outcome == "snoozed"
 
     @property
+    def is_waiting(self) -> bool:
+        """It returned to wait for a callback; where the answer was there already, `state` is available."""
+        return self.outcome == "waiting_external"
+
+    @property
     def is_stale(self) -> bool:
         """The job was cancelled, or taken over, while its handler ran: the result counts for nothing."""
         return self.outcome == STALE
@@ -126,6 +131,8 @@ def outcome_of(ending: str, attempt: int, max_attempts: int) -> str:
             return "retryable"
         case Outcome.RETURN:
             return "returned"
+        case Outcome.PARK:
+            return "waiting_external"
     return "failed"
 
 

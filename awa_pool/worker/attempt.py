@@ -1,17 +1,21 @@
-"""The `Job` that handlers of a worker see: as everywhere, and able to stage follow-ups."""
+"""The `Job` that handlers of a worker see: as everywhere, and able to stage follow-ups and to register callbacks."""
 
 from __future__ import annotations
 
+from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from awa_pool.job import Job
 from awa_pool.registry import Registry
+from awa_pool.tokens import CallbackToken, Registered, checked_timeout_s
 
 if TYPE_CHECKING:  # loaded by the first handler that stages
     from awa_pool.follow_ups import StagingBuffer
     from awa_pool.hooks import JobEvent
 
     from .events import Piece
+    from .registering import Registrar
     from .reporting import Reporter
 
 TRACEPARENT = "awa:traceparent"
@@ -29,13 +33,16 @@ class Attempt(Job[Any]):
     """Set by an owed outcome: what hooks are to hear of the job it is about."""
 
 
-def job_type_of(registry: Registry, reporter: Reporter | None) -> type[Attempt]:
+def job_type_of(
+    registry: Registry, reporter: Reporter | None, registrar: Registrar | None = None
+) -> type[Attempt]:
     """Return the class of the jobs of an app: what they stage is validated by its registry."""
 
     class Ours(Attempt):
         __slots__ = ()
         _registry: ClassVar[Registry] = registry
         _reporter: ClassVar[Reporter | None] = reporter
+        _registrar: ClassVar[Registrar | None] = registrar
 
         def _open_staging(self) -> StagingBuffer:
             from awa_pool.follow_ups import StagingBuffer
@@ -45,6 +52,29 @@ def job_type_of(registry: Registry, reporter: Reporter | None) -> type[Attempt]:
         def _say_progress(self, *, at_once: bool) -> None:
             if self._reporter is not None:
                 self._reporter.say(self, at_once=at_once)
+
+        def register_callback(self, timeout_seconds: float | timedelta) -> CallbackToken:
+            timeout_s = checked_timeout_s(timeout_seconds)
+            registrar = self._registrar
+            if registrar is None:
+                return super().register_callback(timeout_seconds)
+            attempt = (self.id, self.run_lease)
+            task = self._registry.tasks.get(self.kind)
+            if task is not None and task.is_async:
+                return CallbackToken(attempt, timeout_s, registering=partial(self._registering, timeout_s))
+            registered = registrar.register(self, timeout_s)
+            self._note(registered)
+            return CallbackToken(attempt, timeout_s, registered)
+
+        async def _registering(self, timeout_s: float) -> Registered:
+            assert self._registrar is not None
+            registered = await self._registrar.register_async(self, timeout_s)
+            self._note(registered)
+            return registered
+
+        def _note(self, registered: Registered) -> None:
+            text, number = registered
+            self._newest = max(getattr(self, "_newest", (0, "")), (number, text))
 
     Ours.__name__ = Ours.__qualname__ = "Job"
     return Ours

@@ -11,9 +11,9 @@ from time import monotonic
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from awa_pool.errors import DecodeError
+from awa_pool.errors import CallbackNotFound, DecodeError
 from awa_pool.job import Job
-from awa_pool.outcomes import Ending, describe_error, resolve_outcome
+from awa_pool.outcomes import Ending, describe_error, resolve_outcome, retry_delay_s
 from awa_pool.registry import Registry, Task
 from awa_pool.states import Outcome
 
@@ -26,6 +26,8 @@ from .reporting import Reporter
 if TYPE_CHECKING:  # loaded by the first attempt that has follow-ups
     from awa_pool.follow_ups import Sealed
     from awa_pool.hooks import JobEvent
+
+    from .registering import Registrar
 
 _log = logging.getLogger(__name__)
 
@@ -47,11 +49,12 @@ class Endings:
         rng: Random,
         tell: Callable[[list[JobEvent]], None] | None = None,
         reporter: Reporter | None = None,
+        registrar: Registrar | None = None,
     ) -> None:
-        """`tell` has hooks called; it must not block. `reporter` hears of progress."""
+        """`tell` has hooks called; it must not block. `reporter` hears of progress, `registrar` registers callbacks."""
         self.registry = registry
         self.tell = tell
-        self._job_type = job_type_of(registry, reporter)
+        self._job_type = job_type_of(registry, reporter, registrar)
         self._reporter = reporter
         self.words: dict[tuple[int, int], Any] = {} if reporter is None else reporter.words
         """Attempts that have said something of their progress: they are to be settled, however they end."""
@@ -73,6 +76,8 @@ class Endings:
         self._rng = rng
         self.dropped: dict[str, str] = {}
         """Kind -> type of a value that its handlers return and nobody keeps; the supervisor tells it once for all."""
+        self.follow_ups_dropped = 0
+        """Staged by attempts that parked instead of completing."""
 
     def of_handler(
         self, task: Task, attempt: int, result: object, raised: BaseException | None, *, late: bool = False
@@ -157,9 +162,13 @@ class Endings:
         A completion with follow-ups may not: should this process die before the finalizer has them, it is to run again.
         """
         staged: Sequence[Sealed] = ()
+        if ending.token is not None:
+            ending = self._checked_park(job, task, ending)
         if (staging := job._staging) is not None:
             staged = staging.close()
             if ending.outcome is not Outcome.COMPLETED:
+                if staged and ending.outcome is Outcome.PARK:
+                    self._note_dropped(job, len(staged))
                 staged = ()
             elif staging.problem is not None:  # swallowed or not: what was to be staged is not there
                 staged, ending = (), Ending(Outcome.FAIL, error=describe_error(staging.problem))
@@ -175,6 +184,28 @@ class Endings:
         follow_ups = b"[%s]" % b",".join(sealed.text for sealed in staged) if staged else b""
         self.record(piece, index, job.id, job.run_lease, job.kind, ending, follow_ups, progress)
         return ending.outcome is Outcome.COMPLETED and not follow_ups
+
+    def _checked_park(self, job: Job[Any], task: Task, ending: Ending) -> Ending:
+        """Return the ending, or a failed attempt where the token is not the newest of this attempt."""
+        token = ending.token
+        assert token is not None
+        if token.attempt == (job.id, job.run_lease) and token.id == getattr(job, "_newest", (0, ""))[1]:
+            return ending
+        mine = token.attempt == (job.id, job.run_lease)
+        problem = "a newer callback has taken its place" if mine else "it is of another attempt"
+        error = describe_error(
+            CallbackNotFound(
+                f"the handler returned to wait for a callback that cannot be waited for: {problem}"
+            )
+        )
+        return Ending(Outcome.RETRY, retry_delay_s(task.backoff, job.attempt, self._rng), error)
+
+    def _note_dropped(self, job: Job[Any], count: int) -> None:
+        self.follow_ups_dropped += count
+        _log.warning(
+            "job %s, kind %s, waits for a callback: the %s follow-ups that it had staged are dropped",
+            job.id, job.kind, count,
+        )  # fmt: skip
 
     def _last_word(self, job: Job[Any]) -> dict[str, Any] | None:
         """Return what the attempt has said of its progress, if anything, and take it off the reporter's list."""
@@ -242,8 +273,10 @@ class Endings:
                 ending.delay_s,
                 ending.error,
             ]
-            if progress is not None:
+            if progress is not None or ending.token is not None:
                 item.append(progress)
+            if ending.token is not None:
+                item.append(ending.token.id)
             piece.others.append(item)
 
     @staticmethod

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
@@ -15,10 +14,12 @@ from awa_pool.wire import Poller
 
 from .asynchronous import AsyncLane
 from .core import LaneCore
+from .endings import Endings
 from .events import Draining, FinalizerReplaced, Flush, Piece, Tick
 from .lane import Lane
 from .output import finish_lines
 from .quota import Quota
+from .registering import Registrar
 from .sync import SyncExecutor
 
 SLICE_S = 0.002  # results are sent and mail is read at least this often while jobs are short
@@ -31,9 +32,14 @@ class WorkerLoop:
     """Runs until it is told to stop, or the supervisor is gone; `run` returns the exit status."""
 
     def __init__(
-        self, pipe: ControlPipe, role: str, incarnation: str, quota: Quota, dropped: Mapping[str, str]
+        self,
+        pipe: ControlPipe,
+        role: str,
+        incarnation: str,
+        quota: Quota,
+        endings: Endings,
+        registrar: Registrar,
     ) -> None:
-        """`dropped` is what `Endings` notes of values that nobody keeps."""
         self._pipe = pipe
         self._role = role
         self._incarnation = incarnation
@@ -49,7 +55,8 @@ class WorkerLoop:
         self._stopped_now = False
         self._quota = quota if quota.most else None
         self._worn = False
-        self._dropped = dropped
+        self._endings = endings
+        self._registrar = registrar
 
     def add_sync(self, lane: Lane, executor: SyncExecutor) -> None:
         """Take the sync lane in; made by this thread."""
@@ -156,8 +163,10 @@ class WorkerLoop:
             match message:
                 case StopNow():
                     self._stopped_now = True
+                    self._registrar.stopping(at_once=True)
                 case Stop(drain_s, _):
                     self._drained_by_s = now_s + drain_s
+                    self._registrar.stopping()
                     self._tell_lanes_to_drain(now_s)
                 case ActorReplaced("finalizer"):
                     self._greet_finalizer(now_s)
@@ -184,6 +193,7 @@ class WorkerLoop:
             self._async.post(Draining())
 
     def _greet_finalizer(self, now_s: float) -> None:
+        self._registrar.say_again()
         if self._lane is not None:
             self._lane.step(FinalizerReplaced(), now_s)
         if self._async is not None:
@@ -209,5 +219,6 @@ class WorkerLoop:
             "jobs": sum(core.jobs_done for core in cores),
             "unacknowledged": sum(core.unacknowledged_jobs for core in cores),
             "malformed": self._lane.malformed if self._lane is not None else 0,
-            "dropped": self._dropped,
+            "dropped": self._endings.dropped,
+            "follow_ups_dropped": self._endings.follow_ups_dropped,
         }

@@ -31,6 +31,7 @@ from .loop import WorkerLoop
 from .output import TaggedStream, Tags, finish_lines, install
 from .process import become_worker, reseed, resident_bytes
 from .quota import Quota
+from .registering import NOT_TO_BREAK, Registrar
 from .reporting import Reporter
 from .sync import SyncExecutor
 from .telling import Teller
@@ -91,12 +92,12 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
     capacity = max(1, int(settings.get("concurrency") or 1))
     rules = _kill_rules(registry, float(settings.get("kill_grace_s") or 0.0))
     page = Page.create(str(settings["page_path"]), capacity if async_kinds else 1, list(kinds), rules=rules)
-    teller, reporter = Teller(registry, tags), Reporter(settings)
+    teller, reporter, registrar = Teller(registry, tags), Reporter(settings), Registrar(settings)
     endings = Endings(
-        registry, str(settings.get("app") or "__main__"), random.Random(), teller.tell, reporter
+        registry, str(settings.get("app") or "__main__"), random.Random(), teller.tell, reporter, registrar
     )
     quota = Quota(int(settings.get("max_jobs") or 0), time.monotonic())
-    loop = WorkerLoop(pipe, ROLE, incarnation, quota, endings.dropped)
+    loop = WorkerLoop(pipe, ROLE, incarnation, quota, endings, registrar)
     if sync_kinds:
         core = LaneCore(number, incarnation, "sync", 1, sync_kinds)
         lane = Lane(core, page.sync, settings, "sync", teller.tell)
@@ -106,7 +107,7 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
 
         executor = SyncExecutor(
             endings, page.sync, page.kind_numbers, tags, loop.is_cancelled, core.cancelled, show_title,
-            Alarm([WorkerLoop.is_cancelled.__code__, TaggedStream.write.__code__]), quota,
+            Alarm([WorkerLoop.is_cancelled.__code__, TaggedStream.write.__code__, *NOT_TO_BREAK]), quota,
         )  # fmt: skip
         loop.add_sync(lane, executor)
     pipe.send(Ready(ROLE, incarnation, facts))
@@ -122,6 +123,7 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
         teller.close(_HOOKS_S)
         _stop(registry)
         reporter.close()
+        registrar.close()
         if loop.close():
             wire.terminate()
     return drained

@@ -54,7 +54,7 @@ class Reporter:
                 return
             word = self.words.get((job.id, job.run_lease))
             if word is None:
-                if (identity := _identity_of(job)) is None:
+                if (identity := identity_of(job)) is None:
                     return  # its attempt has ended
                 word = self.words[job.id, job.run_lease] = _Word(job, identity, now_s + FIRST_S)
             word.due_s = now_s if at_once else max(now_s, word.earliest_s)
@@ -108,7 +108,7 @@ class Reporter:
         return None
 
 
-def _identity_of(job: Attempt) -> list[int] | None:
+def identity_of(job: Attempt) -> list[int] | None:
     """Return `[slot, receipt_id, nonce, index, job_id, run_lease]`; None once the attempt has ended."""
     piece = job._piece
     if piece is None:

@@ -2,7 +2,9 @@
 -- exactly if it is written. `end` is an item of finish, `follow_ups` an array of items of enqueue_many, put in in its order.
 -- status as of finish; skipped: [kind, holder] of each follow-up whose key another job holds, and goes on holding at least
 -- until this transaction has ended.
--- Arrow: running -> whatever the outcome says; (new) -> available | scheduled. Guard: as finish.
+-- An end with the outcome `park` is an item of park_attempts: status may be 'refused' too, and a duplicate, which is cancelled
+-- instead, brings no follow-ups.
+-- Arrow: running -> whatever the outcome says; (new) -> available | scheduled. Guard: as finish; as park_attempts.
 -- Locks: unique keys of the follow-ups in key order, waiting as the caller's lock_timeout lets; then as finish.
 -- Errors: AW001 naming a follow-up, AW002, AW006, 55P03, and whatever an insert raises: the caller rolls back.
 create or replace function {schema}.finish_with_follow_ups(p_end json, p_follow_ups json)
@@ -18,6 +20,7 @@ declare
     k record;
     v record;
     v_bit bigint;
+    v_parked boolean := true;  -- or it has ended in another way
 begin
     if v_keyed then
         select * into k from hold_follow_up_keys(p_follow_ups);
@@ -30,11 +33,15 @@ begin
             array[(p_end ->> 'nonce')::bigint], array[v_bit]) as c;
         status := case when v.done <> 0 then 'done' when v.busy <> 0 then 'busy' else 'stale' end;
         state := case when v.done <> 0 then 'completed' end;
+    elsif p_end ->> 'outcome' = 'park' then
+        perform keep_progress(json_build_array(p_end));  -- while the attempt is still its host's
+        select p.status, p.state into status, state from park_attempts(json_build_array(p_end)) as p;
+        v_parked := state is distinct from 'cancelled';
     else
         select f.status, f.state into status, state from finish(json_build_array(p_end)) as f;
     end if;
     inserted := 0;
-    if status = 'done' then
+    if status = 'done' and v_parked then
         if v_keyed then
             perform enqueue_many_timed(p_follow_ups, k.ids, k.fresh, true);
             inserted := (select count(*) from unnest(k.fresh) as n(fresh) where n.fresh);

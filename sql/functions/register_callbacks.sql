@@ -3,7 +3,8 @@
 -- from the one whose answer the job carries.
 -- status: done; stale (the attempt has ended); waiting (it waits for its callback: there is no other); busy (held by another session: say it
 -- again); invalid (not to be understood).
--- Items: {slot, receipt_id, nonce, index, job_id, run_lease, timeout_s}; timeout_s: 0.01 s to 365 days.
+-- Items: {slot, receipt_id, nonce, index, job_id, run_lease, timeout_s, wanted_id?}; timeout_s: 0.01 s to 365 days. wanted_id: the id
+-- that it is to have, a random one of the caller's; saying the same again changes nothing and is answered as before.
 -- Arrow: none (running stays running). Guard: the attempt's bit, or its lease row.
 -- Locks: receipts by slot and id, then leases by (receipt, index); skip locked. Errors: AW002; class 22 for what is no number.
 create or replace function {schema}.register_callbacks(p_items json)
@@ -44,7 +45,7 @@ begin
         select
             t.slot, array_agg(t.item) as items, array_agg(t.receipt_id) as receipts, array_agg(t.nonce) as nonces,
             array_agg(t.idx) as indexes, array_agg(t.job_id) as job_ids, array_agg(t.run_lease) as leases,
-            array_agg(t.timeout_s) as timeouts
+            array_agg(t.timeout_s) as timeouts, array_agg(t.wanted_id) as ids
         from attempts_told(p_items) as t
         where t.item = any (v_new)
         group by t.slot
@@ -56,7 +57,7 @@ begin
             select array_agg(m.place), array_agg(m.status), array_agg(m.callback_id), array_agg(m.number)
             into v_items, v_statuses, v_ids, v_numbers
             from lease_attempts_{slot}(
-                v.items, v.receipts, v.nonces, v.indexes, v.job_ids, v.leases, v.timeouts) as m;
+                v.items, v.receipts, v.nonces, v.indexes, v.job_ids, v.leases, v.timeouts, v.ids) as m;
 {end_slot}
         end case;
         v_done := v_done || array(
@@ -84,7 +85,9 @@ begin
             and l.run_lease + 1 = w.run_lease and l.runtime_id is not null
     ),
     held as materialized (
-        select w.item, w.timeout_s, l.receipt_id, l.idx, l.state
+        select
+            w.item, w.timeout_s, w.wanted_id, l.receipt_id, l.idx, l.state, l.callback_no,
+            coalesce(l.callback_id = w.wanted_id, false) as is_known
         from want as w
         join leases as l
             on l.receipt_id = w.receipt_id and l.idx = w.idx and l.nonce = w.nonce and l.job_id = w.job_id
@@ -96,22 +99,23 @@ begin
     renewed as (
         update leases as l
         set
-            callback_id = gen_random_uuid(),
+            callback_id = coalesce(h.wanted_id, gen_random_uuid()),
             callback_no = greatest(l.callback_no, answer_number(l.metadata)) + 1,
             callback_until = due_after(h.timeout_s), callback_answered_at = null, callback_payload = null
         from held as h
-        where l.receipt_id = h.receipt_id and l.idx = h.idx and h.state = 'running'
+        where l.receipt_id = h.receipt_id and l.idx = h.idx and h.state = 'running' and not h.is_known
         returning h.item, l.callback_id, l.callback_no
     )
     select
         w.item,
         case
-            when r.item is not null then 'done'
+            when r.item is not null or h.is_known then 'done'
             when h.item is not null then 'waiting'
             when p.item is not null then 'busy'
             else 'stale'
         end,
-        r.callback_id, r.callback_no
+        coalesce(r.callback_id, case when h.is_known then h.wanted_id end),
+        coalesce(r.callback_no, case when h.is_known then h.callback_no end)
     from want as w
     left join held as h on h.item = w.item
     left join renewed as r on r.item = w.item

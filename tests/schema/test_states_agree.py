@@ -62,6 +62,7 @@ def test_the_functions_say_the_states_that_a_job_can_reach_and_no_other(dsn: str
 
 
 def test_finish_takes_every_outcome_word_and_no_other(dsn: str) -> None:
+    words = [o.value for o in Outcome if o is not Outcome.PARK]  # that one is for park_attempts
     items = [
         {
             "slot": 0,
@@ -73,11 +74,11 @@ def test_finish_takes_every_outcome_word_and_no_other(dsn: str) -> None:
             "outcome": word,
             "delay_s": 1,
         }
-        for word in (*(o.value for o in Outcome), "finished", "")
+        for word in (*words, "park", "finished", "")
     ]
     with psycopg.connect(dsn, autocommit=True) as conn:
         rows = conn.execute(
             "select item, status from awa_pool.finish(%s::json)", [psycopg.types.json.Json(items)]
         )
         status = dict(rows.fetchall())
-    assert [status[i] for i in range(len(items))] == ["stale"] * len(Outcome) + ["invalid"] * 2
+    assert [status[i] for i in range(len(items))] == ["stale"] * len(words) + ["invalid"] * 3

@@ -1,11 +1,11 @@
 -- lease_attempts_<slot>(arrays, one entry per attempt, none named twice) -> (place, status, callback_id, number): moves open attempts of
 -- the slot to leases, their bits set with outcome 8; from then on the lease row is the guard. Where a timeout is given the
--- attempt gets a callback. status: done; stale (the bit was set before, or the attempt is none of this slot); busy.
+-- attempt gets a callback, of that id if one is given. status: done; stale (the bit was set before, or the attempt is none of this slot); busy.
 -- Guard: the attempt's bit, by close_bits_<slot>; job_id and run_lease must be the attempt's too.
 -- Locks: receipts by id, SKIP LOCKED; the new rows. Errors: none.
 create or replace function {schema}.lease_attempts_{slot}(
     p_places int[], p_receipts bigint[], p_nonces bigint[], p_indexes int[], p_job_ids bigint[], p_leases bigint[],
-    p_timeouts float8[]
+    p_timeouts float8[], p_ids uuid[]
 ) returns table(place int, status text, callback_id uuid, number int)
 language plpgsql volatile
 set search_path = {schema}, pg_catalog, pg_temp
@@ -18,8 +18,8 @@ begin
     return query
     with want as materialized (
         select w.*, 1::bigint << w.idx as bit
-        from unnest(p_places, p_receipts, p_nonces, p_indexes, p_job_ids, p_leases, p_timeouts)
-            as w(place, receipt_id, nonce, idx, job_id, run_lease, timeout_s)
+        from unnest(p_places, p_receipts, p_nonces, p_indexes, p_job_ids, p_leases, p_timeouts, p_ids)
+            as w(place, receipt_id, nonce, idx, job_id, run_lease, timeout_s, wanted_id)
     ),
     asked as (
         select array_agg(a.receipt_id) as receipts, array_agg(a.mask) as masks
@@ -62,7 +62,7 @@ begin
             b.job_id, b.queue, b.priority, b.kind, b.args, b.attempt, b.max_attempts, b.run_lease, b.run_at,
             b.created_at, b.metadata, b.tags, b.ordering_key, b.errors, b.snoozes, b.deadline_s, b.unique_key,
             b.unique_states, b.progress, b.receipt_id, r.nonce, b.idx, {slot}, r.runtime_id, r.request_id, r.claimed_at,
-            case when v.timeout_s is not null then gen_random_uuid() end,
+            case when v.timeout_s is not null then coalesce(v.wanted_id, gen_random_uuid()) end,
             answer_number(b.metadata) + (v.timeout_s is not null)::int,
             case when v.timeout_s is not null then due_after(v.timeout_s) end
         from verdict as v

@@ -1,0 +1,89 @@
+"""What a handler holds of a callback (`CallbackToken`), and what the answer to one brings to the run after it (`Resumed`)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, NamedTuple
+
+from . import validation as gate
+from .errors import ValidationError
+
+TIMEOUT_S = (0.01, 365 * 86400.0)
+ANSWER = "awa:callback"
+"""Where the metadata of a job that was resumed carry the answer."""
+
+Registered = tuple[str, int]
+"""Id and number of a callback."""
+
+
+class Resumed(NamedTuple):
+    """The answer with which a parked job goes on: which callback of the job it was, from 1, and what was sent."""
+
+    number: int
+    payload: Any
+
+
+class CallbackToken:
+    """A callback of one attempt: `id` is what the outside world answers, `number` counts the job's callbacks from 1.
+
+    In an async handler it is to be awaited first: `token = await job.register_callback(60)`.
+    """
+
+    __slots__ = ("_number", "_registering", "_text", "attempt", "timeout_s")
+
+    def __init__(
+        self,
+        attempt: tuple[int, int],
+        timeout_s: float,
+        registered: Registered | None = None,
+        registering: Callable[[], Awaitable[Registered]] | None = None,
+    ) -> None:
+        """`attempt`: job id and run_lease of whose it is. Either it is registered, or awaiting it does so, once."""
+        self.attempt = attempt
+        self.timeout_s = timeout_s
+        self._text, self._number = registered or ("", 0)
+        self._registering = registering
+
+    @property
+    def id(self) -> str:
+        """The callback's id, a UUID as text: a secret, for whoever has it can answer. Errors: ValidationError before it is registered."""
+        self._check()
+        return self._text
+
+    @property
+    def number(self) -> int:
+        """Which callback of its job this is, from 1. Errors: as `id`."""
+        self._check()
+        return self._number
+
+    def _check(self) -> None:
+        if not self._text:
+            raise ValidationError(
+                "it is not registered yet: write `await job.register_callback(…)`", path="token"
+            )
+
+    def __await__(self) -> Generator[Any, None, CallbackToken]:
+        return self._registered().__await__()
+
+    async def _registered(self) -> CallbackToken:
+        registering, self._registering = self._registering, None
+        if registering is not None:
+            self._text, self._number = await registering()
+        self._check()
+        return self
+
+    def __repr__(self) -> str:
+        return f"CallbackToken(number={self._number or None})"  # the id is a secret
+
+
+def checked_timeout_s(value: Any) -> float:
+    """Return how long a callback is waited for, in seconds (a number or a timedelta), 0.01 to 365 days."""
+    return gate.checked_seconds(value, TIMEOUT_S, "timeout_seconds")
+
+
+def answer_of(metadata: dict[str, Any]) -> Resumed | None:
+    """Return the answer that a job's metadata carry; None where there is none, or it is none of ours."""
+    answer = metadata.get(ANSWER)
+    if type(answer) is not dict or type(answer.get("number")) is not int:
+        return None
+    return Resumed(answer["number"], answer.get("payload"))

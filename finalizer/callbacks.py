@@ -1,0 +1,122 @@
+"""Requests of handlers for callbacks, on their way into the database: one call under way, what comes meanwhile joins the next.
+
+Who asks says it again until it is answered, so nothing here has to outlive this process; and as the request names the id
+that the callback is to have, one that was carried out and not answered is answered the second time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from awa_pool.events import Trouble
+from awa_pool.messages import CallbackRegistered, RegisterCallback
+
+from .events import CallbackRow, RegisterCallbacks, Send
+from .reading import is_bigint
+from .retry import REQUEUE_S
+
+AGAIN_S = 0.2
+MOST_ITEMS = 500
+MOST_HELD = 8192
+Key = tuple[int, int, int]
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    peer: bytes
+    number: int
+    item: dict[str, Any]
+
+    @property
+    def key(self) -> Key:
+        return self.item["receipt_id"], self.item["nonce"], self.item["index"]
+
+
+class CallbackRoad:
+    """The requests that wait, those of an attempt in the order in which they came: a newer callback replaces an older one."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Key, deque[_Request]] = {}
+        self._flying: list[_Request] = []
+        self._held: set[tuple[bytes, int]] = set()
+        self._not_before_s = 0.0
+        self.registered = 0
+
+    def put(self, peer: bytes, message: RegisterCallback) -> bool:
+        """Take a request, unless it is here already; False when it cannot be read."""
+        item = _read(message)
+        if item is None:
+            return False
+        if (peer, message.request) not in self._held and len(self._held) < MOST_HELD:
+            request = _Request(peer, message.request, item)
+            self._held.add((peer, message.request))
+            self._waiting.setdefault(request.key, deque()).append(request)
+        return True
+
+    def due_s(self) -> float | None:
+        """Return when `flush` has something to do; None: not before an answer or a message."""
+        return self._not_before_s if self._waiting and not self._flying else None
+
+    def flush(self, now_s: float) -> list[RegisterCallbacks]:
+        """Start the call that is due, with one request an attempt."""
+        if not self._waiting or self._flying or now_s < self._not_before_s:
+            return []
+        for key in list(self._waiting)[:MOST_ITEMS]:
+            waiting = self._waiting[key]
+            self._flying.append(waiting.popleft())
+            if not waiting:
+                del self._waiting[key]
+        return [RegisterCallbacks([request.item for request in self._flying])]
+
+    def answered(self, rows: Sequence[CallbackRow], now_s: float) -> Iterator[Send]:
+        """Yield what those who asked are told; what another session holds comes again in a moment."""
+        answers = {row.item: row for row in rows}
+        flown, self._flying = self._flying, []
+        for number, request in reversed(list(enumerate(flown))):
+            row = answers.get(number)
+            if row is None or row.status == "busy":
+                self._comes_again(request)
+                self._not_before_s = now_s + REQUEUE_S
+                continue
+            if row.status == "done":
+                self.registered += 1
+            status = "refused" if row.status == "invalid" else row.status
+            error = "it cannot read this request" if row.status == "invalid" else ""
+            yield self._answer(request, CallbackRegistered(request.number, status, row.number or 0, error))
+
+    def failed(self, trouble: Trouble, error: str, now_s: float) -> Iterator[Send]:
+        """The call failed: it comes again, unless the database refuses it; then yield what those who asked are told."""
+        flown, self._flying = self._flying, []
+        self._not_before_s = now_s + (0.0 if trouble is Trouble.REFUSED else AGAIN_S)
+        for request in reversed(flown):
+            if trouble is Trouble.REFUSED:
+                yield self._answer(request, CallbackRegistered(request.number, "refused", 0, error))
+            else:
+                self._comes_again(request)
+
+    def _comes_again(self, request: _Request) -> None:
+        self._waiting.setdefault(request.key, deque()).appendleft(request)
+
+    def _answer(self, request: _Request, message: CallbackRegistered) -> Send:
+        self._held.discard((request.peer, request.number))
+        return Send(request.peer, message)
+
+
+def _read(message: RegisterCallback) -> dict[str, Any] | None:
+    integers = (
+        message.slot, message.receipt_id, message.nonce, message.index, message.job_id, message.run_lease,
+    )  # fmt: skip
+    timeout_s = message.timeout_s
+    if not all(map(is_bigint, integers)) or not (0 <= message.slot < 1 << 15 and 0 <= message.index < 63):
+        return None
+    if type(timeout_s) not in (int, float) or not math.isfinite(timeout_s):
+        return None
+    return {
+        "slot": message.slot, "receipt_id": message.receipt_id, "nonce": message.nonce, "index": message.index,
+        "job_id": message.job_id, "run_lease": message.run_lease, "timeout_s": timeout_s,
+        "wanted_id": message.callback_id,
+    }  # fmt: skip
