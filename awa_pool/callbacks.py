@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from . import validation as gate
-from .cancelling import AsyncCancelling, Cancelling
+from .cancelling import AsyncCancelling, Cancelling, TellingCall, interested_kinds
 from .errors import CallbackNotFound, ValidationError
+from .states import Trigger
 from .tokens import checked_timeout_s
 
 if TYPE_CHECKING:  # psycopg costs a worker 20 MB
@@ -20,6 +22,7 @@ if TYPE_CHECKING:  # psycopg costs a worker 20 MB
 
 PAYLOAD_BYTES = 1024 * 1024
 DEFAULT_ACTIONS = ("complete", "fail", "ignore")
+DEFAULT_FAILURE = "an answer came, and by default such an answer fails the job"
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _SHOWN_CHARS = 36
 
@@ -60,19 +63,74 @@ def checked_default_action(value: Any) -> str:
     return str(value)
 
 
-def _complete_call(callback_id: Any, payload: Any, resume: Any) -> Call[Answered]:
+class _Answer(NamedTuple):
+    """An answer that ends the attempt: what it comes to, the call for clients that want to know nothing of it, and that for the others."""
+
+    trigger: Trigger
+    plain: Call[Answered]
+    told: TellingCall
+
+
+def _completing(callback_id: Any, payload: Any) -> _Answer:
     from .store import callbacks
 
+    checked, text = checked_callback_id(callback_id), checked_payload(payload)
+    return _Answer(
+        Trigger.COMPLETED,
+        callbacks.complete_external(checked, text, False),
+        partial(callbacks.answer_told, checked, "complete", text, ""),
+    )
+
+
+def _failing(callback_id: Any, error: Any) -> _Answer:
+    from .store import callbacks
+
+    checked, text = checked_callback_id(callback_id), checked_error(error)
+    return _Answer(
+        Trigger.EXHAUSTED,
+        callbacks.fail_external(checked, text),
+        partial(callbacks.answer_told, checked, "fail", b"null", text),
+    )
+
+
+def _retrying(callback_id: Any) -> _Answer:
+    from .store import callbacks
+
+    checked = checked_callback_id(callback_id)
+    return _Answer(
+        Trigger.RETRIED,
+        callbacks.retry_external(checked),
+        partial(callbacks.answer_told, checked, "retry", b"null", ""),
+    )
+
+
+def _resuming(callback_id: Any, payload: Any) -> Call[Answered]:
+    from .store import callbacks
+
+    return callbacks.resume_external(checked_callback_id(callback_id), checked_payload(payload))
+
+
+def _checked_resume(resume: Any) -> bool:
     if type(resume) is not bool:
         raise ValidationError(f"expected True or False, got {type(resume).__name__}", path="resume")
-    return callbacks.complete_external(checked_callback_id(callback_id), checked_payload(payload), resume)
+    return resume
 
 
-def _resolve_call(callback_id: Any, payload: Any, default_action: Any) -> Call[Resolution]:
+def _resolving(callback_id: Any, payload: Any, default_action: Any) -> _Answer | Call[Resolution]:
     from .store import callbacks
 
-    action = checked_default_action(default_action)
-    return callbacks.resolve_callback(checked_callback_id(callback_id), checked_payload(payload), action)
+    action, text = checked_default_action(default_action), checked_payload(payload)
+    if action == "complete":
+        return _completing(callback_id, payload)
+    if action == "fail":
+        return _failing(callback_id, DEFAULT_FAILURE)
+    return callbacks.resolve_callback(checked_callback_id(callback_id), text, action)
+
+
+def _resolution(action: str, answered: Answered) -> Resolution:
+    from .store.callbacks import OUTCOMES, Resolution
+
+    return Resolution(OUTCOMES[action], *answered)
 
 
 class Answering(Cancelling):
@@ -80,6 +138,8 @@ class Answering(Cancelling):
 
     Every id counts once: an unknown, malformed, spent or older one raises CallbackNotFound, and nothing changes. With
     `conn=` an answer is given when the caller's transaction commits; until then another sender of the same id waits.
+    What this client's app registered for what the answer brings about (completed, exhausted, retried) is put in in the same
+    transaction, and hooks are told after it, as of a cancel. Errors of every answer: FollowUpFailed, and nothing has changed.
     """
 
     def resume_external(
@@ -90,10 +150,7 @@ class Answering(Cancelling):
         A handler that has not begun to wait gets it when it does. A parked job becomes available, in the same attempt.
         Errors: CallbackNotFound; UniqueConflict when another job holds a parked job's unique key: send it again later.
         """
-        from .store import callbacks
-
-        call = callbacks.resume_external(checked_callback_id(callback_id), checked_payload(payload))
-        return self._run(call, conn)
+        return self._run(_resuming(callback_id, payload), conn)
 
     def complete_external(
         self,
@@ -104,20 +161,17 @@ class Answering(Cancelling):
         conn: Conn | None = None,
     ) -> Answered:
         """Answer a callback: the job is completed, whatever its handler still does. With `resume` it is `resume_external`."""
-        return self._run(_complete_call(callback_id, payload, resume), conn)
+        if _checked_resume(resume):
+            return self.resume_external(callback_id, payload, conn=conn)
+        return self._answer(_completing(callback_id, payload), conn)
 
     def fail_external(self, callback_id: str | UUID, error: str, *, conn: Conn | None = None) -> Answered:
         """Answer a callback: the job has failed for good, with this error and the reason callback_failed."""
-        from .store import callbacks
-
-        call = callbacks.fail_external(checked_callback_id(callback_id), checked_error(error))
-        return self._run(call, conn)
+        return self._answer(_failing(callback_id, error), conn)
 
     def retry_external(self, callback_id: str | UUID, *, conn: Conn | None = None) -> Answered:
         """Answer a callback: the job runs again from the top, now, with all its attempts. Only while it waits."""
-        from .store import callbacks
-
-        return self._run(callbacks.retry_external(checked_callback_id(callback_id)), conn)
+        return self._answer(_retrying(callback_id), conn)
 
     def resolve_callback(
         self,
@@ -131,7 +185,10 @@ class Answering(Cancelling):
 
         Ignore changes nothing, and the callback stays open.
         """
-        return self._run(_resolve_call(callback_id, payload, default_action), conn)
+        what = _resolving(callback_id, payload, default_action)
+        if isinstance(what, _Answer):
+            return _resolution(default_action, self._answer(what, conn))
+        return self._run(what, conn)
 
     def heartbeat_callback(
         self, callback_id: str | UUID, timeout_seconds: float | timedelta, *, conn: Conn | None = None
@@ -142,6 +199,13 @@ class Answering(Cancelling):
         timeout_s = checked_timeout_s(timeout_seconds)
         return self._run(callbacks.heartbeat_callback(checked_callback_id(callback_id), timeout_s), conn)
 
+    def _answer(self, answer: _Answer, conn: Conn | None) -> Answered:
+        from .store.callbacks import Answered
+
+        if not interested_kinds(self, answer.trigger):
+            return self._run(answer.plain, conn)
+        return Answered(*self._told(answer.trigger, answer.told, conn)[:3])
+
 
 class AsyncAnswering(AsyncCancelling):
     """The part of `AsyncClient` that answers callbacks; see `Answering`."""
@@ -150,10 +214,7 @@ class AsyncAnswering(AsyncCancelling):
         self, callback_id: str | UUID, payload: Any = None, *, conn: AsyncConn | None = None
     ) -> Answered:
         """Answer a callback: the job goes on. See `Client.resume_external`."""
-        from .store import callbacks
-
-        call = callbacks.resume_external(checked_callback_id(callback_id), checked_payload(payload))
-        return await self._run(call, conn)
+        return await self._run(_resuming(callback_id, payload), conn)
 
     async def complete_external(
         self,
@@ -164,22 +225,19 @@ class AsyncAnswering(AsyncCancelling):
         conn: AsyncConn | None = None,
     ) -> Answered:
         """Answer a callback: the job is completed. See `Client.complete_external`."""
-        return await self._run(_complete_call(callback_id, payload, resume), conn)
+        if _checked_resume(resume):
+            return await self.resume_external(callback_id, payload, conn=conn)
+        return await self._answer(_completing(callback_id, payload), conn)
 
     async def fail_external(
         self, callback_id: str | UUID, error: str, *, conn: AsyncConn | None = None
     ) -> Answered:
         """Answer a callback: the job has failed for good. See `Client.fail_external`."""
-        from .store import callbacks
-
-        call = callbacks.fail_external(checked_callback_id(callback_id), checked_error(error))
-        return await self._run(call, conn)
+        return await self._answer(_failing(callback_id, error), conn)
 
     async def retry_external(self, callback_id: str | UUID, *, conn: AsyncConn | None = None) -> Answered:
         """Answer a callback: the job runs again from the top. See `Client.retry_external`."""
-        from .store import callbacks
-
-        return await self._run(callbacks.retry_external(checked_callback_id(callback_id)), conn)
+        return await self._answer(_retrying(callback_id), conn)
 
     async def resolve_callback(
         self,
@@ -190,7 +248,10 @@ class AsyncAnswering(AsyncCancelling):
         conn: AsyncConn | None = None,
     ) -> Resolution:
         """Answer a callback without saying what that means. See `Client.resolve_callback`."""
-        return await self._run(_resolve_call(callback_id, payload, default_action), conn)
+        what = _resolving(callback_id, payload, default_action)
+        if isinstance(what, _Answer):
+            return _resolution(default_action, await self._answer(what, conn))
+        return await self._run(what, conn)
 
     async def heartbeat_callback(
         self, callback_id: str | UUID, timeout_seconds: float | timedelta, *, conn: AsyncConn | None = None
@@ -202,3 +263,10 @@ class AsyncAnswering(AsyncCancelling):
         return await self._run(
             callbacks.heartbeat_callback(checked_callback_id(callback_id), timeout_s), conn
         )
+
+    async def _answer(self, answer: _Answer, conn: AsyncConn | None) -> Answered:
+        from .store.callbacks import Answered
+
+        if not interested_kinds(self, answer.trigger):
+            return await self._run(answer.plain, conn)
+        return Answered(*(await self._told(answer.trigger, answer.told, conn))[:3])

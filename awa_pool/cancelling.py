@@ -1,4 +1,5 @@
-"""A cancel by a client whose app has registered something for it: follow-ups in the same transaction, hooks after it.
+"""An outcome that a client brings about (a cancel, an answer to a callback) and for which its app has registered something:
+follow-ups in the same transaction, hooks after it.
 
 Both clients drive the same steps on a connection: a step yields a call and is sent its answer.
 """
@@ -7,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from . import validation as gate
 from .administration import Administration, AsyncAdministration
@@ -21,32 +22,51 @@ from .job import Job, JobRow
 from .states import State, Trigger
 
 if TYPE_CHECKING:  # psycopg costs a worker 20 MB
+    from .specs import Event
     from .store.asynchronous import AsyncConn, AsyncStore
-    from .store.cancels import CancelTold
     from .store.statements import Call
     from .store.store import Conn, Store
 
-Steps = Generator["Call[Any]", Any, "Cancelled"]
+Steps = Generator["Call[Any]", Any, "Told"]
 
 
-class Cancelled(NamedTuple):
-    """Which job was cancelled (None: there was none), and its row where this app's hooks are to hear of it."""
+class OutcomeTold(Protocol):
+    """What the database says of an outcome: of which job, None where there was none; whether the caller sees to follow-ups."""
 
-    job_id: int | None
+    @property
+    def job_id(self) -> int | None: ...
+    @property
+    def told(self) -> bool: ...
+
+
+TellingCall = Callable[[list[str], list[str]], "Call[Any]"]
+"""Of kinds and owed kinds: the call whose answer is an `OutcomeTold`."""
+
+
+class Told(NamedTuple):
+    """What the database has answered, and the row of the job where this app's hooks are to hear of it."""
+
+    answer: Any
     tell: JobRow | None
 
 
-def interested_kinds(client: Declarations) -> list[str]:
-    """Return the kinds of which this app wants to know that a job was cancelled."""
+_WORDS = {
+    Trigger.CANCELLED: "cancelled",
+    Trigger.COMPLETED: "completed",
+    Trigger.EXHAUSTED: "failed",
+    Trigger.RETRIED: "run again",
+}
+
+
+def interested_kinds(client: Declarations, trigger: Trigger) -> list[str]:
+    """Return the kinds of which this app wants to know that a job has come to that outcome."""
     triggers, tasks = client.registry.triggers, client.registry.tasks.values()
     wanted = triggers.wanted((task.kind, task.args_type) for task in tasks)
-    return [kind for kind, outcomes in wanted.items() if Trigger.CANCELLED in outcomes]
+    return [kind for kind, outcomes in wanted.items() if trigger in outcomes]
 
 
-def cancel_steps(
-    client: Declarations, call: Callable[[list[str], list[str]], Call[CancelTold]], *, ours: bool
-) -> Steps:
-    """Cancel by `call`, and put in what the app's specs return, all in one transaction.
+def outcome_steps(client: Declarations, trigger: Trigger, call: TellingCall, *, ours: bool) -> Steps:
+    """Bring the outcome about by `call`, and put in what the app's specs return, all in one transaction.
 
     `ours`: the transaction ends with these steps, so hooks can be told afterwards; else a worker tells them.
     Errors: FollowUpFailed, after which the transaction has to be undone.
@@ -54,47 +74,61 @@ def cancel_steps(
     from .store import cancels
     from .store import statements as do
 
-    kinds = interested_kinds(client)
+    kinds = interested_kinds(client, trigger)
     tasks = client.registry.tasks
     hooked = [kind for kind in kinds if client.registry.triggers.hooks(kind, tasks[kind].args_type)]
     done = yield call(kinds, [] if ours else hooked)
     if not done.told:
-        return Cancelled(done.job_id, None)
+        return Told(done, None)
     row = yield do.job(done.job_id)
-    texts = _follow_ups(client, row)
+    texts = _follow_ups(client, trigger, row)
     if texts:
         try:
             skipped = yield cancels.put_follow_ups(b"[%s]" % b",".join(texts))
         except StoreRefused as refused:
             raise FollowUpFailed(
-                f"job {row.id} is not cancelled: a follow-up could not be stored: {refused}"
+                f"job {row.id} is not {_WORDS[trigger]}: a follow-up could not be stored: {refused}"
             ) from refused
         note_skips(client, skipped)
-    return Cancelled(done.job_id, row if ours and row.kind in hooked else None)
+    return Told(done, row if ours and row.kind in hooked else None)
 
 
-def tell_hooks(client: Declarations, row: JobRow | None) -> None:
-    """Call the hooks of a job that was cancelled; what they raise is logged."""
+def tell_hooks(client: Declarations, trigger: Trigger, row: JobRow | None) -> None:
+    """Call the hooks of a job that has come to an outcome; what they raise is logged."""
     if row is not None:
         from . import hooks
 
         task = client.registry.tasks[row.kind]
-        event = hooks.Cancelled(_job_of(client, row), row.reason or "")
+        event = hooks.job_event(_event(trigger, row), _job_of(client, row))
+        assert event is not None
         hooks.call_hooks(client.registry.triggers, task.args_type, event)
 
 
-def _follow_ups(client: Declarations, row: JobRow) -> list[bytes]:
+def _event(trigger: Trigger, row: JobRow) -> Event:
+    """Return what has become of the job, as its row tells."""
     from . import specs
 
-    event = specs.Event(Trigger.CANCELLED, attempt=row.attempt, reason=row.reason)
+    match trigger:
+        case Trigger.EXHAUSTED:
+            error = row.errors[-1].get("error") if row.errors else row.reason
+            return specs.Event(trigger, error=str(error), attempt=row.attempt)
+        case Trigger.RETRIED:
+            return specs.Event(
+                trigger, error="retried_by_callback", attempt=row.attempt, next_run_at=datetime.now(UTC)
+            )
+    return specs.Event(trigger, attempt=row.attempt, reason=row.reason)
+
+
+def _follow_ups(client: Declarations, trigger: Trigger, row: JobRow) -> list[bytes]:
+    from . import specs
+
+    task = client.registry.tasks[row.kind]
     try:
-        made = specs.evaluate(
-            client.registry, event, _job_of(client, row), client.registry.tasks[row.kind].args_type
-        )
+        made = specs.evaluate(client.registry, _event(trigger, row), _job_of(client, row), task.args_type)
     except specs.SpecFailed as failed:
         cause = failed.cause
         raise FollowUpFailed(
-            f"job {row.id} is not cancelled: {failed.name} raised {type(cause).__name__}: {cause}",
+            f"job {row.id} is not {_WORDS[trigger]}: {failed.name} raised {type(cause).__name__}: {cause}",
             spec=failed.name,
         ) from cause
     return [sealed.text for sealed in made]
@@ -132,8 +166,8 @@ class Cancelling(Administration):
         from .store import statements as do
 
         job_id = gate.checked_int(job_id, INT64, "job_id")
-        if interested_kinds(self):
-            self._cancel(partial(cancels.cancel_told, job_id), conn)
+        if interested_kinds(self, Trigger.CANCELLED):
+            self._told(Trigger.CANCELLED, partial(cancels.cancel_told, job_id), conn)
             return State.CANCELLED
         return State(self._run(do.cancel(job_id), conn))
 
@@ -154,22 +188,23 @@ class Cancelling(Administration):
         from .store import cancels, unique
 
         key = key_to_cancel(kind, queue, args, by_period)
-        if kind in interested_kinds(self):
-            return self._cancel(partial(cancels.cancel_by_key_told, key), conn).job_id
+        if kind in interested_kinds(self, Trigger.CANCELLED):
+            done = self._told(Trigger.CANCELLED, partial(cancels.cancel_by_key_told, key), conn)
+            return cast("int | None", done.job_id)
         return self._run(unique.cancel_by_key(key), conn)
 
     def _store(self, conn: Conn | None) -> contextlib.AbstractContextManager[Store]:
         raise NotImplementedError
 
-    def _cancel(self, call: Any, conn: Conn | None) -> Cancelled:
+    def _told(self, trigger: Trigger, call: TellingCall, conn: Conn | None) -> Any:
         from .store.store import is_in_transaction
 
         with self._store(conn) as store:
-            steps = cancel_steps(self, call, ours=not is_in_transaction(store.conn))
+            steps = outcome_steps(self, trigger, call, ours=not is_in_transaction(store.conn))
             with store.undone_if_it_fails():
                 done = _drive(steps, store)
-        tell_hooks(self, done.tell)
-        return done
+        tell_hooks(self, trigger, done.tell)
+        return done.answer
 
 
 class AsyncCancelling(AsyncAdministration):
@@ -181,8 +216,8 @@ class AsyncCancelling(AsyncAdministration):
         from .store import statements as do
 
         job_id = gate.checked_int(job_id, INT64, "job_id")
-        if interested_kinds(self):
-            await self._cancel(partial(cancels.cancel_told, job_id), conn)
+        if interested_kinds(self, Trigger.CANCELLED):
+            await self._told(Trigger.CANCELLED, partial(cancels.cancel_told, job_id), conn)
             return State.CANCELLED
         return State(await self._run(do.cancel(job_id), conn))
 
@@ -199,28 +234,29 @@ class AsyncCancelling(AsyncAdministration):
         from .store import cancels, unique
 
         key = key_to_cancel(kind, queue, args, by_period)
-        if kind in interested_kinds(self):
-            return (await self._cancel(partial(cancels.cancel_by_key_told, key), conn)).job_id
+        if kind in interested_kinds(self, Trigger.CANCELLED):
+            done = await self._told(Trigger.CANCELLED, partial(cancels.cancel_by_key_told, key), conn)
+            return cast("int | None", done.job_id)
         return await self._run(unique.cancel_by_key(key), conn)
 
     def _store(self, conn: AsyncConn | None) -> contextlib.AbstractAsyncContextManager[AsyncStore]:
         raise NotImplementedError
 
-    async def _cancel(self, call: Any, conn: AsyncConn | None) -> Cancelled:
+    async def _told(self, trigger: Trigger, call: TellingCall, conn: AsyncConn | None) -> Any:
         import asyncio
 
         from .store.store import is_in_transaction
 
         async with self._store(conn) as store:
-            steps = cancel_steps(self, call, ours=not is_in_transaction(store.conn))
+            steps = outcome_steps(self, trigger, call, ours=not is_in_transaction(store.conn))
             async with store.undone_if_it_fails():
                 done = await _drive_async(steps, store)
         if done.tell is not None:  # hooks are plain functions, which may block
-            await asyncio.to_thread(tell_hooks, self, done.tell)
-        return done
+            await asyncio.to_thread(tell_hooks, self, trigger, done.tell)
+        return done.answer
 
 
-def _drive(steps: Steps, store: Store) -> Cancelled:
+def _drive(steps: Steps, store: Store) -> Told:
     try:
         call = next(steps)
         while True:
@@ -231,11 +267,11 @@ def _drive(steps: Steps, store: Store) -> Cancelled:
             else:
                 call = steps.send(answer)
     except StopIteration as end:
-        done: Cancelled = end.value
+        done: Told = end.value
         return done
 
 
-async def _drive_async(steps: Steps, store: AsyncStore) -> Cancelled:
+async def _drive_async(steps: Steps, store: AsyncStore) -> Told:
     try:
         call = next(steps)
         while True:
@@ -246,5 +282,5 @@ async def _drive_async(steps: Steps, store: AsyncStore) -> Cancelled:
             else:
                 call = steps.send(answer)
     except StopIteration as end:
-        done: Cancelled = end.value
+        done: Told = end.value
         return done

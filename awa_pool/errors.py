@@ -14,7 +14,7 @@ AwaError
 ├── JobNotFound            no job has that id
 ├── CallbackNotFound       no callback waits for an answer under that id: unknown, spent, or of an older wait
 ├── TransitionRefused      the job's state does not allow that action
-├── FollowUpFailed         what an app registered for a cancel failed, so the job is not cancelled: names it
+├── FollowUpFailed         what an app registered for a cancel or an answer failed, so nothing has changed: names it
 ├── WireError              a message between processes is malformed
 │   └── UnknownMessage     a message has a type nobody registered
 ├── DeadlineExceeded       raised in a handler whose deadline has passed: clean up and end
@@ -103,7 +103,7 @@ class TransitionRefused(AwaError):
 
 
 class FollowUpFailed(AwaError):
-    """What the app registered for a cancelled job failed, so nothing has changed; `spec` names the function, if it was one."""
+    """What the app registered for a cancel or an answer to a callback failed, so nothing has changed; `spec` names the function, if it was one."""
 
     def __init__(self, message: str, *, spec: str | None = None) -> None:
         super().__init__(message)

@@ -54,6 +54,15 @@ class Resolution(NamedTuple):
     state: State
 
 
+class AnswerTold(NamedTuple):
+    """As `Answered`; whether the caller evaluates the follow-ups."""
+
+    job_id: int
+    number: int
+    state: State
+    told: bool
+
+
 class Waiting(NamedTuple):
     """The callback that a job waits for: its number, since when, and when it times out."""
 
@@ -69,7 +78,8 @@ class Expired(NamedTuple):
     next_due_s: float | None
 
 
-_OUTCOMES = {"complete": "completed", "fail": "failed", "ignore": "ignored"}
+OUTCOMES = {"complete": "completed", "fail": "failed", "ignore": "ignored"}
+"""What an answer came to mean, by the action that `resolve_callback` was given."""
 
 
 def register_callbacks(items: bytes) -> Call[list[Registered]]:
@@ -114,6 +124,18 @@ def resolve_callback(callback_id: str, payload: bytes, default_action: str) -> C
     return Call("resolve_callback", params, _resolution)
 
 
+def answer_told(
+    callback_id: str, action: str, payload: bytes, error: str, kinds: list[str], owed: list[str]
+) -> Call[AnswerTold]:
+    """Answer a callback: complete, fail or retry. Of these kinds the caller evaluates the follow-ups, in the same transaction.
+
+    Of those in `owed` a worker is to tell the hooks.
+    """
+    params = {"callback": callback_id, "action": action, "payload": payload.decode(), "error": error,
+              "kinds": kinds, "owed": owed}  # fmt: skip
+    return Call("answer_told", params, _answer_told)
+
+
 def heartbeat_callback(callback_id: str, timeout_s: float) -> Call[datetime]:
     """Move the time-out of a callback -> when that is now."""
     params = {"callback": callback_id, "timeout_s": timeout_s}
@@ -135,9 +157,14 @@ def _answered(rows: Rows) -> Answered:
     return Answered(job_id, number, State(state))
 
 
+def _answer_told(rows: Rows) -> AnswerTold:
+    job_id, number, state, told = rows[0]
+    return AnswerTold(job_id, number, State(state), told)
+
+
 def _resolution(rows: Rows) -> Resolution:
     job_id, number, state, action = rows[0]
-    return Resolution(_OUTCOMES[action], job_id, number, State(state))
+    return Resolution(OUTCOMES[action], job_id, number, State(state))
 
 
 def _waiting(rows: Rows) -> Waiting | None:
