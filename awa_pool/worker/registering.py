@@ -69,10 +69,14 @@ class Registrar:
         self._identity = f"w{settings['worker']}-{settings['incarnation']}-callbacks"
         self._changed = threading.Lock()
         self._requests: dict[int, Request] = {}
+        self._fresh: list[Request] = []
+        self._scan_s = 0.0
+        self._pid = os.getpid()
         self._numbers = count(1)
         self._thread: threading.Thread | None = None
         self._bell: tuple[int, int] | None = None
         self._stopping_s: float | None = None
+        self._cut = False
         self._closing = False
 
     def register(self, job: Attempt, timeout_s: float) -> Registered:
@@ -110,6 +114,8 @@ class Registrar:
         identity = identity_of(job)
         if identity is None:
             raise LeaseLost("the attempt has ended: register a callback while its handler runs")
+        if os.getpid() != self._pid:
+            raise LeaseLost("this is a process that the handler has forked: register in the handler's own")
         with self._changed:
             if self._closing:
                 raise ShuttingDown("this worker ends")
@@ -119,6 +125,7 @@ class Registrar:
                 number, slot, receipt_id, nonce, index, job_id, run_lease, str(uuid4()), timeout_s
             )
             request = self._requests[number] = Request(message, wake, monotonic())
+            self._fresh.append(request)
             if self._thread is None:
                 self._bell = os.pipe()
                 os.set_blocking(self._bell[1], False)
@@ -137,12 +144,14 @@ class Registrar:
         with self._changed:
             for request in self._requests.values():
                 request.due_s, request.wait_s = 0.0, RESEND_S
+            self._scan_s = 0.0
         self._ring()
 
     def stopping(self, *, at_once: bool = False) -> None:
         """The pool stops: requests that it does not answer soon, or `at_once` all, end as ShuttingDown."""
         with self._changed:
-            self._stopping_s = monotonic() - (STOPPING_S if at_once else 0.0)
+            self._stopping_s, self._cut = monotonic(), at_once or self._cut
+            self._scan_s = 0.0
         self._ring()
 
     def close(self) -> None:
@@ -174,27 +183,38 @@ class Registrar:
             socket.close()
 
     def _send_due(self, socket: Dealer) -> float | None:
-        """Send what is due; returns the seconds until the next, None at the end."""
-        now_s, next_s = monotonic(), _NEVER_S
+        """Send what is new and what is due; returns the seconds until something is, None at the end."""
+        now_s = monotonic()
         with self._changed:
-            for request in self._requests.values():
-                if request.outcome is not None:
-                    continue
-                if self._closing or self._out_of_time(request, now_s):
-                    request.outcome = ShuttingDown("the pool stops, and the database does not answer")
-                    request.wake()
-                    continue
-                if request.due_s <= now_s:
-                    socket.send(request.message)
-                    request.due_s = now_s + request.wait_s
-                    request.wait_s = min(request.wait_s * 2, RESEND_MAX_S)
-                next_s = min(next_s, request.due_s - now_s)
-            if self._stopping_s is not None and self._requests:
-                next_s = min(next_s, STOPPING_S / 4)
-            return None if self._closing else next_s
+            fresh, self._fresh = self._fresh, []
+            for request in fresh:
+                self._send(socket, request, now_s)
+            if now_s >= self._scan_s or self._closing:
+                self._scan_s = now_s + (_NEVER_S if self._stopping_s is None else STOPPING_S / 4)
+                for request in self._requests.values():
+                    self._look_after(socket, request, now_s)
+            return None if self._closing else self._scan_s - now_s
+
+    def _look_after(self, socket: Dealer, request: Request, now_s: float) -> None:
+        if request.outcome is not None:
+            return
+        if self._closing or self._out_of_time(request, now_s):
+            request.outcome = ShuttingDown("the pool stops, and the database does not answer")
+            request.wake()
+        elif request.due_s <= now_s:
+            self._send(socket, request, now_s)
+        self._scan_s = min(self._scan_s, request.due_s)
+
+    def _send(self, socket: Dealer, request: Request, now_s: float) -> None:
+        socket.send(request.message)
+        request.due_s = now_s + request.wait_s
+        request.wait_s = min(request.wait_s * 2, RESEND_MAX_S)
+        self._scan_s = min(self._scan_s, request.due_s)
 
     def _out_of_time(self, request: Request, now_s: float) -> bool:
-        return self._stopping_s is not None and now_s >= max(self._stopping_s, request.asked_s) + STOPPING_S
+        if self._stopping_s is None:
+            return False
+        return self._cut or now_s >= max(self._stopping_s, request.asked_s) + STOPPING_S
 
     def _answered(self, message: CallbackRegistered) -> None:
         with self._changed:

@@ -103,6 +103,40 @@ async def gate_async(job: Job[GateAsync]) -> object:
     return park(job, await job.register_callback(job.args.timeout_s))
 
 
+@dataclass
+class Watch:
+    """Register a callback, and write down what came of that."""
+
+    note: str
+
+
+@dataclass
+class WatchAsync(Watch):
+    """The same, by an async handler."""
+
+
+@client.task(Watch)
+def watch(job: Job[Watch]) -> None:
+    """Ask."""
+    Path(f"{job.args.note}.asked").touch()
+    try:
+        job.register_callback(60)
+    except BaseException as problem:
+        write(job.args.note, type(problem).__name__)
+        raise
+
+
+@client.task(WatchAsync)
+async def watch_async(job: Job[WatchAsync]) -> None:
+    """Ask."""
+    Path(f"{job.args.note}.asked").touch()
+    try:
+        await job.register_callback(60)
+    except BaseException as problem:
+        write(job.args.note, type(problem).__name__)
+        raise
+
+
 @client.on_waiting_for_callback_enqueue(Gate)
 def ask(args: Gate, job: Job[Gate]) -> EnqueueRequest | None:
     """Follow a parking up."""

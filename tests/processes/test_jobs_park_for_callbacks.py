@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from apps.parking import Gate, GateAsync
+from apps.parking import Gate, GateAsync, Watch, WatchAsync
 from apps.parking import client as app
 from pool_rig import PoolProcess, pool, wait_until
 
@@ -150,3 +150,30 @@ def test_a_finalizer_that_dies_before_it_answers_registers_once_and_parks_once(
         assert client.resume_external(id_in(note), "once").number == 1
         reaches(client, job_id, "completed", process)
     assert follow_ups(dsn, "answered", job_id)[0]["number"] == 1
+
+
+def test_a_stop_and_a_deadline_reach_a_handler_that_waits_for_the_database(
+    client: Client, dsn: str, tmp_path: Path
+) -> None:
+    with pool(tmp_path, dsn, workers=2, **OPTIONS) as process, psycopg.connect(dsn) as conn:
+        process.ready()
+        conn.execute("lock table awa_pool.leases in access exclusive mode")
+        jobs = {}
+        for asks in (Watch, WatchAsync):
+            for deadline in (1.0, None):
+                note = tmp_path / f"{asks.__name__}-{deadline}"
+                jobs[note] = client.insert(asks(str(note)), deadline=deadline)
+                wait_until("it asks", lambda path=Path(f"{note}.asked"): path.exists(), 30.0)
+        for asks, word in ((Watch, "DeadlineExceeded"), (WatchAsync, "TaskDeadlineExceeded")):
+            assert id_in(tmp_path / f"{asks.__name__}-1.0") == word
+        process.process.terminate()
+        for asks in (Watch, WatchAsync):
+            assert id_in(tmp_path / f"{asks.__name__}-None") == "ShuttingDown"
+        conn.rollback()
+        assert process.ended() == 0, process.log
+    for note, job_id in jobs.items():
+        found = row(client, job_id)
+        if note.name.endswith("None"):  # an interruption: no attempt is used
+            assert (found.state, found.attempt, found.errors) == ("available", 0, []), process.log
+        else:
+            assert (found.state, found.attempt, len(found.errors)) == ("retryable", 1, 1), process.log

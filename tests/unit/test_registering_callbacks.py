@@ -21,6 +21,7 @@ import pytest
 from awa_pool import (
     CallbackToken,
     Client,
+    DeadlineExceeded,
     JobCancelled,
     LeaseLost,
     ShuttingDown,
@@ -52,6 +53,7 @@ from awa_pool.wire import Router, wait_for_mail
 from awa_pool.worker import registering
 from awa_pool.worker.attempt import job_type_of
 from awa_pool.worker.events import Piece
+from awa_pool.worker.limits import Alarm
 from awa_pool.worker.registering import Registrar
 
 client = Client("host=nowhere")
@@ -290,6 +292,41 @@ def test_a_cancel_and_a_stop_reach_a_handler_that_waits_for_the_database(
     world.heard()
     world.registrar.stopping()
     assert isinstance(back(), ShuttingDown)
+    monkeypatch.setattr(registering, "STOPPING_S", 3600.0)
+    back = in_thread(lambda: world.job().register_callback(60))
+    world.heard()
+    world.registrar.stopping(at_once=True)
+    assert isinstance(back(), ShuttingDown)
+
+
+def test_a_deadline_reaches_a_sync_handler_that_waits_and_nothing_is_left_behind(world: World) -> None:
+    def handler(job: Any) -> object:
+        return job.register_callback(60)
+
+    alarm = Alarm(registering.NOT_TO_BREAK)
+    result, raised = alarm.call(handler, world.job(), 0.2)
+    assert result is None and isinstance(raised, DeadlineExceeded) and alarm.rang
+    world.heard()
+    back = in_thread(lambda: world.job().register_callback(60))
+    assert world.answer("done", 1).request == 2 and back().number == 1
+
+
+def test_many_ask_at_once_and_each_gets_its_own_answer(world: World) -> None:
+    async def all_of_them() -> list[tuple[str, int]]:
+        jobs = [world.job() for _ in range(300)]
+        return await asyncio.gather(*(world.registrar.register_async(job, 60.0) for job in jobs))
+
+    back = in_thread(lambda: asyncio.run(all_of_them()))
+    messages = {message.request: message for message in (world.answer("done", 1) for _ in range(300))}
+    assert [text for text, _ in back()] == [messages[number].callback_id for number in range(1, 301)]
+
+
+def test_a_process_that_a_handler_has_forked_is_told_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.registrar, "_pid", 1)
+    with pytest.raises(LeaseLost, match="forked"):
+        world.job().register_callback(60)
 
 
 def test_nothing_is_registered_once_the_handler_has_returned(world: World) -> None:
