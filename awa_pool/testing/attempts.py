@@ -17,6 +17,7 @@ from awa_pool.worker.attempt import Attempt
 from awa_pool.worker.core import LaneCore
 from awa_pool.worker.endings import Endings, leave_out_our_frame
 from awa_pool.worker.events import Arrived, Flush, Piece, TellHooks, ToFinalizer
+from awa_pool.worker.registering import Registrar
 from awa_pool.worker.reporting import Reporter
 
 APP = "under test"
@@ -52,9 +53,13 @@ class LastWords(Reporter):
         """There is nothing to close."""
 
 
-def endings_of(registry: Registry, tell: Callable[[list[JobEvent]], None] | None = None) -> Endings:
+def endings_of(
+    registry: Registry,
+    tell: Callable[[list[JobEvent]], None] | None = None,
+    registrar: Registrar | None = None,
+) -> Endings:
     """Return what resolves outcomes for this app; `tell` is handed what hooks are to hear at once."""
-    return Endings(registry, APP, Random(), tell, LastWords())
+    return Endings(registry, APP, Random(), tell, LastWords(), registrar)
 
 
 def kind_named(registry: Registry, what: Any, kind: str | None = None) -> str:

@@ -20,9 +20,11 @@ from awa_pool.worker.events import Piece
 from awa_pool.worker.limits import nearest_limit_s
 
 from . import attempts, finalizing
+from .registering import ClientRegistrar
 from .results import NO_JOB, STALE, WorkResult, jobs_of, outcome_of, told_of
 from .steps import Handle, Pause, Steps, Tell, drive
 
+AnyClient = Client | AsyncClient
 MOST_JOBS = 1000
 _BATCH = 50
 _BYTES = 64 << 20
@@ -67,7 +69,7 @@ def work_one(
         view = attempts.view_of(client.registry, attempts.task_with(view, kind, args_type, handler))
     elif kind is not None and kind not in view.tasks:
         raise TypeError(f"no handler of kind {kind!r} is registered in this client: give it")
-    return drive(client, _work_one(view, kind, _queues(view, kind, queue), isinstance(client, AsyncClient)))
+    return drive(client, _work_one(view, kind, _queues(view, kind, queue), client))
 
 
 @overload
@@ -89,7 +91,7 @@ def drain(
     """
     view = attempts.view_of(client.registry)
     queues = _queues(view, None, queue)
-    return drive(client, _drain(view, queues, later, most, isinstance(client, AsyncClient)))
+    return drive(client, _drain(view, queues, later, most, client))
 
 
 def _queues(registry: Registry, kind: str | None, queue: str | None) -> list[str]:
@@ -109,27 +111,29 @@ class _Claimed(NamedTuple):
     why: str = ""
 
 
-def _work_one(registry: Registry, kind: str | None, queues: list[str], is_async: bool) -> Steps[WorkResult]:
+def _work_one(
+    registry: Registry, kind: str | None, queues: list[str], client: AnyClient
+) -> Steps[WorkResult]:
     yield do.promote(_PROMOTE)
     if not queues:
         rows = yield do.list_jobs("available", None, kind, 1000, None, with_args=False)
         if not rows:
             return WorkResult(outcome=NO_JOB, error=f"no job of kind {kind!r} is available")
         queues = [rows[-1].queue]
-    return (yield from _work_next(registry, kind, queues, is_async))
+    return (yield from _work_next(registry, kind, queues, client))
 
 
 def _drain(
-    registry: Registry, queues: list[str], later: bool, most: int, is_async: bool
+    registry: Registry, queues: list[str], later: bool, most: int, client: AnyClient
 ) -> Steps[list[WorkResult]]:
     done: list[WorkResult] = []
     yield do.promote(_PROMOTE)
     while True:
-        worked = yield from _work_next(registry, None, queues, is_async)
+        worked = yield from _work_next(registry, None, queues, client)
         if not worked and later:
             yield bring_forward(queues)
             yield do.promote(_PROMOTE)
-            worked = yield from _work_next(registry, None, queues, is_async)
+            worked = yield from _work_next(registry, None, queues, client)
         if not worked:
             return done
         done.append(worked)
@@ -143,7 +147,9 @@ def _drain(
                 )
 
 
-def _work_next(registry: Registry, kind: str | None, queues: list[str], is_async: bool) -> Steps[WorkResult]:
+def _work_next(
+    registry: Registry, kind: str | None, queues: list[str], client: AnyClient
+) -> Steps[WorkResult]:
     runtime_id = str(uuid.uuid4())
     claimed = yield from _claim(kind, queues, runtime_id)
     if claimed.receipt is None:
@@ -154,7 +160,7 @@ def _work_next(registry: Registry, kind: str | None, queues: list[str], is_async
         receipt.queue, receipt.priority, receipt.slot, receipt.receipt_id, receipt.nonce, [0], [body], 0
     )
     try:
-        job, raised = yield from _run(registry, piece, body, is_async)
+        job, raised = yield from _run(registry, piece, body, client)
     except BaseException:
         yield do.finish(orjson.dumps([_given_back(receipt)]))
         raise
@@ -205,16 +211,16 @@ def _given_back(receipt: do.ClaimedReceipt) -> dict[str, Any]:
 
 
 def _run(
-    registry: Registry, piece: Piece, body: Body, is_async: bool
+    registry: Registry, piece: Piece, body: Body, client: AnyClient
 ) -> Steps[tuple[Job[Any] | None, BaseException | None]]:
     """Run the attempt; how it ended lies in the piece, as in a worker."""
     begun: list[JobEvent] = []
-    endings = attempts.endings_of(registry, begun.extend)
+    endings = attempts.endings_of(registry, begun.extend, ClientRegistrar(client))
     task: Task | None = registry.tasks.get(body[1])
     if task is None or isinstance(body, Unreadable):
         endings.record_unrun(piece, 0, body, set())
         return _bare_job(piece, body), None
-    if not is_async:
+    if isinstance(client, Client):
         attempts.refuse_a_running_loop(task, "use an AsyncClient and await work_one(…)")
     job = endings.job(piece, task, 0, body, lambda: False)
     if job is None:
