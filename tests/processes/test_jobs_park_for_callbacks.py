@@ -36,7 +36,6 @@ def reaches(client: Client, job_id: int, state: str, process: PoolProcess) -> Jo
         return wait_until(
             f"job {job_id} to be {state}",
             lambda: (found := row(client, job_id)).state == state and found,
-            30.0,
         )
     except AssertionError as late:
         raise AssertionError(f"{late}: {row(client, job_id)}\n{process.log[-8000:]}") from None
@@ -44,7 +43,7 @@ def reaches(client: Client, job_id: int, state: str, process: PoolProcess) -> Jo
 
 def id_in(note: Path) -> str:
     """What the handler has handed to the outside world."""
-    return wait_until(f"an id in {note}", lambda: note.exists() and note.read_text(), 30.0)
+    return wait_until(f"an id in {note}", lambda: note.exists() and note.read_text())
 
 
 def follow_ups(dsn: str, kind: str, job_id: int) -> list[dict[str, Any]]:
@@ -177,3 +176,19 @@ def test_a_stop_and_a_deadline_reach_a_handler_that_waits_for_the_database(
             assert (found.state, found.attempt, found.errors) == ("available", 0, []), process.log
         else:
             assert (found.state, found.attempt, len(found.errors)) == ("retryable", 1, 1), process.log
+
+
+def test_messages_that_are_lost_doubled_and_reordered_register_and_park_once_all_the_same(
+    client: Client, dsn: str, tmp_path: Path
+) -> None:
+    notes = [tmp_path / f"note{n}" for n in range(10)]
+    jobs = [client.insert((Gate, GateAsync)[n % 2](str(note))) for n, note in enumerate(notes)]
+    with pool(tmp_path, dsn, faults="seed=5 drop=0.04 double=0.1 late=0.05", **OPTIONS) as process:
+        for job_id, note in zip(jobs, notes, strict=True):
+            callback_id = id_in(note)
+            reaches(client, job_id, "waiting_external", process)
+            assert client.resume_external(callback_id, job_id).number == 1
+        for job_id in jobs:
+            done = reaches(client, job_id, "completed", process)
+            assert done.attempt == 1 and done.errors == []
+    assert [follow_ups(dsn, "answered", job_id)[0]["payload"] for job_id in jobs] == jobs
