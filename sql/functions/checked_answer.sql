@@ -1,5 +1,5 @@
 -- checked_answer(payload) -> the payload of an answer, JSON null for none. Guard: none. Locks: none.
--- Errors: AW001 for one over 1 MiB, or with text that cannot be stored.
+-- Errors: AW001 for one over 1 MiB, with text that cannot be stored, or with an integer that its reader would take for another.
 create or replace function {schema}.checked_answer(p_payload json) returns json
 language plpgsql volatile
 set search_path = {schema}, pg_catalog, pg_temp
@@ -9,6 +9,8 @@ begin
         perform refuse_request('', 'payload: at most 1048576 bytes of JSON');
     elsif strpos(p_payload::text, '\u') > 0 and not json_is_exact(p_payload) then
         perform refuse_request('', 'payload: a NUL character or a lone surrogate cannot be stored');
+    elsif p_payload::text ~ '\d{19}' and not numbers_fit(p_payload) then
+        perform refuse_request('', 'payload: an integer does not fit 64 bits, signed');
     end if;
     return coalesce(p_payload, 'null'::json);
 end

@@ -55,7 +55,7 @@ def test_a_handler_waits_again_and_again_on_the_same_attempt_and_lease(q: Queue)
         assert wait(q, attempt, callback) == ("waiting", None)
         assert q.state(attempt.job_id) == "waiting_external"
         assert wait(q, attempt, callback) == ("waiting", None)
-        payload = '{"n": 1e16, "big": 12345678901234567890, "z": -0.0}'
+        payload = '{"n": 1e16, "big": 1234567890123456789, "z": -0.0}'
         assert answer(q, "resume_external", callback, payload) == (attempt.job_id, number, "running")
         assert q.state(attempt.job_id) == "running"
         assert wait(q, attempt, callback) == ("answered", payload)  # to the letter
@@ -486,3 +486,15 @@ def test_a_rebase_leaves_parked_jobs_waiting_and_gives_no_receipt_out_again(q: Q
     q.rows("select awa_pool.rebase(true)")
     assert q.claimed().receipt_id > attempt.receipt_id
     assert answer(q, "resume_external", callback)[2] == "available"
+
+
+@pytest.mark.parametrize("function", ["resume_external", "complete_external"])
+def test_an_integer_that_a_reader_would_take_for_another_is_refused(q: Queue, function: str) -> None:
+    """Else a parked job would carry it, and could not be read any more when it is to go on."""
+    attempt, callback = parked(q)
+    for wide in ("12345678901234567890", '{"a": [-9223372036854775809]}'):
+        with pytest.raises(psycopg.Error, match="64 bits") as refused:
+            answer(q, function, callback, wide)
+        assert refused.value.sqlstate == "AW001"
+    assert q.state(attempt.job_id) == "waiting_external"
+    answer(q, function, callback, '[9223372036854775807, "12345678901234567890", 1e30]')
