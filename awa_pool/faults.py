@@ -83,8 +83,6 @@ def read_plan(text: str) -> Plan:
         raise ConfigError(f"{VARIABLE}: drop, double, late and reorder add up to more than 1")
     if points and not plan.marks:
         raise ConfigError(f"{VARIABLE}: a point needs marks=FOLDER, so that it is reached once")
-    if points and not os.path.isdir(plan.marks):
-        raise ConfigError(f"{VARIABLE}: marks={plan.marks} is no folder; make it first")
     return plan
 
 
@@ -121,6 +119,8 @@ def warning() -> str | None:
         raise _FLAW
     if PLAN is None:
         return None
+    if PLAN.points and not os.path.isdir(PLAN.marks):
+        raise ConfigError(f"{VARIABLE}: marks={PLAN.marks} is no folder; make it first")
     return f"{VARIABLE} is set, for tests only: messages and processes of this pool are lost on purpose"
 
 

@@ -278,7 +278,10 @@ def _fields(row: dict[str, Any]) -> Iterator[tuple[str, object]]:
 def progress_text(progress: dict[str, Any]) -> str:
     """Return how far an attempt is, in one line; other software may have written anything."""
     percent, message = progress.get("percent"), progress.get("message")
-    parts = [f"{percent:g} %" if isinstance(percent, int | float) else "", message if isinstance(message, str) else ""]
+    parts = [
+        f"{percent:g} %" if isinstance(percent, int | float) else "",
+        message if isinstance(message, str) else "",
+    ]
     return ", ".join(part for part in parts if part) or "–"
 
 
@@ -306,7 +309,17 @@ def queue_table(rows: list[do.QueueStats]) -> Any:
          render.span(r.oldest_available_s))
         for r in rows
     ]  # fmt: skip
-    names = ("available", "running", "waiting", "scheduled", "retryable", "failed", "cancelled", "completed", "dead")
+    names = (
+        "available",
+        "running",
+        "waiting",
+        "scheduled",
+        "retryable",
+        "failed",
+        "cancelled",
+        "completed",
+        "dead",
+    )
     made = render.table("", ("queue", *names, "oldest"), cells, right=(*names, "oldest"))
     if capped:
         made.caption = "~: estimated, or counted up to a cap"

@@ -69,7 +69,11 @@ def test_the_printed_script_installs_the_same_schema(
 def test_two_migrators_at_once_do_not_meet(empty_dsn: str) -> None:
     with ThreadPoolExecutor(3) as threads:
         reports = list(threads.map(migrate, [empty_dsn] * 3, timeout=60))
-    assert sorted(report.from_version for report in reports) == [0, sqlfiles.SCHEMA_VERSION, sqlfiles.SCHEMA_VERSION]
+    assert sorted(report.from_version for report in reports) == [
+        0,
+        sqlfiles.SCHEMA_VERSION,
+        sqlfiles.SCHEMA_VERSION,
+    ]
 
 
 @pytest.mark.parametrize("schema", ["My Queue", 'quo"ted', "größe", "select"])
