@@ -54,7 +54,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str, status: int = 2) ->
         (["a:b", "--metrics-port", "99999"], "--metrics-port"),
         (["a:b", "--app", "c:d"], "'c:d'"),
         (["a:b", "c:d"], "c:d"),
-        (["a:b", "--embedded", "--dsn", "host=x"], "--embedded and --dsn"),
+        (["a:b", "--embedded", "--dsn", "host=x"], "--embedded and an address"),
         (["a:b", "--stale-after", "3s"], "--stale-after"),
         (["nowhere:client", "--dsn", "host=x"], "no module 'nowhere'"),
         (["a:"], "'a:'"),
