@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from awa_pool import validation as gate
+from awa_pool.administration import RETENTION_S
 from awa_pool.config import load
 from awa_pool.errors import ConfigError, ValidationError
 from awa_pool.store import dead
@@ -25,7 +26,6 @@ from .options import App, DataDir, Dsn, Embedded, Json, Schema
 
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name", show_default=False)]
 _NONE = ("none", "default")
-_RETENTION_S = (1.0, 3_155_760_000.0)
 
 
 def pause(
@@ -105,7 +105,7 @@ def set_queue(
     if dlq is not None:
         given["dlq"] = dlq
     if dlq_retention is not None:
-        given["dlq_retention_s"] = _seconds(dlq_retention, _RETENTION_S, "--dlq-retention", "30d")
+        given["dlq_retention_s"] = _seconds(dlq_retention, RETENTION_S, "--dlq-retention", "30d")
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
         new = all(row.queue != queue for row in store.queues())
         row = store.run(dead.set_queue(queue, given))

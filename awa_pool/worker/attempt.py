@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from awa_pool.job import Job
 from awa_pool.registry import Registry
 from awa_pool.tokens import CallbackToken, Registered, checked_timeout_s
+from awa_pool.tracing import TRACEPARENT
 
 if TYPE_CHECKING:  # loaded by the first handler that stages
     from awa_pool.follow_ups import StagingBuffer
@@ -17,8 +18,6 @@ if TYPE_CHECKING:  # loaded by the first handler that stages
     from .events import Piece
     from .registering import Registrar
     from .reporting import Reporter
-
-TRACEPARENT = "awa:traceparent"
 
 
 class Attempt(Job[Any]):

@@ -34,7 +34,7 @@ begin
         perform pg_current_xact_id();
         v_slot := pg_sequence_last_value('{schema_text}.current_slot'::regclass);
         case v_slot{each_slot}
-        when {slot} then v_ids := put_jobs_{slot}(p_jobs, v_sound, false);{end_slot}
+        when {slot} then v_ids := put_jobs_{slot}(p_jobs, v_sound);{end_slot}
         end case;
     end if;
     return v_ids;

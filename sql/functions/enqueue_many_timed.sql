@@ -1,6 +1,6 @@
 -- enqueue_many_timed(json, ids, new, own) -> job ids in order. The part of enqueue_many for documents that name due times or keys.
 -- `ids`: those drawn before, while keys were taken; of them only what is `new` is put in. Null: none were.
--- `own`: as of put_jobs_<slot>.
+-- `own`: the requests are follow-ups, which passed the gate of this package and may name in metadata what belongs to the queue.
 -- Errors: AW001 (by refuse_item), class 22 where a value has another type than its column.
 create or replace function {schema}.enqueue_many_timed(
     p_jobs json, p_ids bigint[] default null, p_new boolean[] default null, p_own boolean default false

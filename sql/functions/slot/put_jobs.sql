@@ -1,13 +1,11 @@
--- put_jobs_<slot>(json array, sound, own) -> job ids in the array's order: the part of enqueue_many that writes. The slot is
+-- put_jobs_<slot>(json array, sound) -> job ids in the array's order: the part of enqueue_many that writes. The slot is
 -- named, so rows need no routing and no default of their own for it (5,000 rows: 23 ms through the parent, 20 ms here).
 -- The caller owns its xid, and read which slot is current after that. `sound`: args need no look at size and numbers.
--- `own`: the requests are follow-ups, which passed the gate of this package and may name in metadata what belongs to the queue.
 -- The bounds of priority, max_attempts and deadline_s are the table's own checks: enqueue_many says which was broken.
 -- Arrow: (new) -> available. Guard: none. Locks: none but the new rows'.
 -- Errors: AW001 (by refuse_item), class 22, 23502, 23514.
-create or replace function {schema}.put_jobs_{slot}(p_jobs json, p_sound boolean, p_own boolean) returns bigint[]
+create or replace function {schema}.put_jobs_{slot}(p_jobs json, p_sound boolean) returns bigint[]
 language plpgsql volatile
-set enable_bitmapscan = off
 as $$
 declare
     v_ids bigint[];
@@ -21,7 +19,7 @@ begin
                 and length(j.kind) between 1 and 200 and coalesce(length(j.queue) between 1 and 200, true)
                 and (p_sound or {schema}.args_fit(j.args))
                 and coalesce(j.priority, 2) > 0  -- the table takes negative ones too, which no producer may say
-                and (p_own or num_nonnulls(j.metadata, j.tags, j.ordering_key) = 0 or {schema}.request_fits(
+                and (num_nonnulls(j.metadata, j.tags, j.ordering_key) = 0 or {schema}.request_fits(
                     'k', 'q', 2, 1, j.metadata, j.tags, j.ordering_key))
                 then j.kind
                 else {schema}.refuse_item(p_jobs)
@@ -35,15 +33,8 @@ begin
     )
     -- Ids are drawn one by one in the order of the document, so rising ids are that order.
     select array(select p.job_id from put as p order by p.job_id) into v_ids;
-    if exists (
-        select from {schema}.queue_waiters as w cross join generate_series(1, 4) as p (priority)
-        cross join lateral (  -- a probe of the index each: as a join, this once read the whole slot
-            select from {schema}.jobs_ready_{slot} as r
-            where hashtextextended(r.queue, r.priority) = hashtextextended(w.queue, p.priority)
-                and r.queue = w.queue and r.priority = p.priority and r.txid = pg_current_xact_id() limit 1) as mine
-        where w.until > clock_timestamp())
-    then
-        perform pg_notify('awa_pool', '');
+    if exists (select from {schema}.queue_waiters as w where w.until > clock_timestamp()) then
+        perform {schema}.tell_waiters_{slot}();
     end if;
     return v_ids;
 end

@@ -1,11 +1,9 @@
 -- stage_jobs_<slot>(json array) -> how many jobs were put in: put_jobs_<slot> for the few follow-ups of one attempt, where the
--- cost is that of a statement and not of rows: no ids to gather, and the plan that looks for waiting dispatchers is
--- only started where there are any (65 µs through put_jobs_<slot>, 40 µs here).
+-- cost is that of a statement and not of rows: no ids to gather (65 µs through put_jobs_<slot>, 40 µs here).
 -- The caller owns its xid, and read which slot is current after that. The requests were sealed by a worker of this package.
 -- Arrow: (new) -> available. Guard: none. Locks: none but the new rows'. Errors: AW001 (by refuse_item), class 22, 23502, 23514.
 create or replace function {schema}.stage_jobs_{slot}(p_jobs json) returns int
 language plpgsql volatile
-set enable_bitmapscan = off
 as $$
 declare
     v_count int;
@@ -24,16 +22,7 @@ begin
         ordering_key text, deadline_s float8);
     get diagnostics v_count = row_count;
     if exists (select from {schema}.queue_waiters as w where w.until > clock_timestamp()) then
-        if exists (
-            select from {schema}.queue_waiters as w cross join generate_series(1, 4) as p (priority)
-            cross join lateral (  -- a probe of the index each
-                select from {schema}.jobs_ready_{slot} as r
-                where hashtextextended(r.queue, r.priority) = hashtextextended(w.queue, p.priority)
-                    and r.queue = w.queue and r.priority = p.priority and r.txid = pg_current_xact_id() limit 1) as mine
-            where w.until > clock_timestamp())
-        then
-            perform pg_notify('awa_pool', '');
-        end if;
+        perform {schema}.tell_waiters_{slot}();
     end if;
     return v_count;
 end
