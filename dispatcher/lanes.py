@@ -12,12 +12,12 @@ from .pacing import CHUNK_S, FLOOR_S, Pacing
 
 PREFETCH_S = 0.03
 """A second job is put behind one that needs no more than this."""
-REFILL_S = 0.075
+REFILL_S = 0.15
 """Short jobs: a lane is handed more when no more than this much work is left before it …"""
-BUFFER_S = 0.15
+BUFFER_S = 0.3
 """… and then, in one message, what fills it up to this. At 5 ms a job, handing over one at a time cost more CPU than
 claiming and finishing it. Nothing waits behind a buffer: what turns out to be long has the rest recalled."""
-MAX_CHUNKS = 8
+MAX_CHUNKS = 16
 HAND_BYTES = 1 << 20
 """A chunk with larger bodies holds one job: of 40 MB together the first would start after half a second."""
 CAUTION = 0.6

@@ -14,7 +14,7 @@ FLOOR_S = 8e-6
 """What a worker needs at least per job, with an empty handler."""
 UNKNOWN_S = 0.05
 """Assumed of a kind nobody has run yet: long enough that nothing is put behind it."""
-LONGEST_NAP_S = 0.025
+LONGEST_NAP_S = 0.05
 """The loop may not look for so long while every lane is busy."""
 MAX_CLAIM = 2000
 _STEP = 0.5
@@ -112,7 +112,7 @@ class Pacing:
         mean_s = pace.mean_s if pace else None
         if mean_s is None:
             return max(1, idle)
-        horizon_s = min(max(4 * self.claim_s, 0.2), 0.25)
+        horizon_s = min(max(4 * self.claim_s, 0.4), 0.5)
         return max(1, idle, min(MAX_CLAIM, int(slots / mean_s * horizon_s)))
 
     def low_water(self, slots: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-ACK_S = 0.2
+ACK_S = 0.4
 """Workers are told so often what is committed, at once when they have nothing else in hand: each word wakes a socket
 thread beside a running handler, and nothing but the memory of results waits for it."""
 ACK_JOBS = 1000

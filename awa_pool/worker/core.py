@@ -49,6 +49,9 @@ UNACKNOWLEDGED_JOBS = 4096
 UNACKNOWLEDGED_BYTES = 16 * 1024 * 1024
 RESEND_S = 1.0
 RESEND_MAX_S = 10.0
+LONG_JOB_S = 0.015
+"""After an attempt of this length everything is given back. A dispatcher takes a recall as granted once the page shows
+an attempt of 20 ms or more, so whatever it may have granted by itself lies behind one that is long by this bound."""
 _BYTES_PER_RESULT = 64  # of a plain completion; errors add their text
 
 
@@ -83,6 +86,9 @@ class LaneCore:
         self.cancelled: set[tuple[int, int]] = set()
         """(job_id, run_lease) of attempts cancelled in the database."""
         self.draining = False
+        self.started_s: float | None = None
+        """When the attempt before the next one to start did start, until the lane rests; told by those who run one
+        attempt after the other. The page must show by then that nothing runs."""
         self.jobs_done = 0
         self._kept: dict[int, _Kept] = {}
         self._seq = 0
@@ -142,7 +148,7 @@ class LaneCore:
         """Take in what happened and return what has to be done about it, in order."""
         match event:
             case Arrived(message, payload):
-                return self._arrived(message, payload)
+                return self._arrived(message, payload, now_s)
             case Flush(piece):
                 return self._flush(piece, now_s)
             case Tick():
@@ -157,14 +163,14 @@ class LaneCore:
                 ]
                 return [*back, ToDispatcher(self.hello())]
 
-    def _arrived(self, message: Message, payload: Sequence[bytes]) -> list[Command]:
+    def _arrived(self, message: Message, payload: Sequence[bytes], now_s: float) -> list[Command]:
         if not isinstance(message, ResultsCommitted):  # that one is the finalizer's
             self._greeting.heard = True
         match message:
             case RunJobs():
                 return self._take_in(message, payload[0] if payload else b"")
             case Recall(receipt_id, mask):
-                return self._recall(receipt_id, mask)
+                return self._recall(receipt_id, mask, now_s)
             case CancelJob(job_id, run_lease):
                 if not self.idle:
                     self.cancelled.add((job_id, run_lease))
@@ -206,18 +212,20 @@ class LaneCore:
     def _unstarted(self) -> list[Piece]:
         return [piece for piece in (*self.active, *self.pieces) if piece.todo]
 
-    def _next_up(self) -> tuple[Piece | None, int]:
-        """The attempt that starts next, if none runs now. It is kept when others are recalled: lanes that took turns
-        at giving back all they had just been given would never start a thing."""
+    def _next_up(self, now_s: float) -> tuple[Piece | None, int]:
+        """The attempt that starts next, if none runs now and none has just been long. It is kept when others are
+        recalled: lanes that took turns at giving back all they had just been given would never start a thing."""
         if any(piece.running for piece in self.active):
             return None, 0
+        if self.started_s is not None and now_s - self.started_s >= LONG_JOB_S:
+            return None, 0  # the dispatcher may have granted it to others while the long one ran
         piece = next(iter(self._unstarted()), None)
         return piece, piece.todo & -piece.todo if piece is not None else 0
 
-    def _recall(self, receipt_id: int, mask: int) -> list[Command]:
+    def _recall(self, receipt_id: int, mask: int, now_s: float) -> list[Command]:
         granted = 0
         commands: list[Command] = []
-        next_up, first = self._next_up()
+        next_up, first = self._next_up(now_s)
         for piece in self._unstarted():
             given = piece.todo & mask & ~(first if piece is next_up else 0)
             if piece.receipt_id == receipt_id and given:

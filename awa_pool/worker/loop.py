@@ -131,7 +131,7 @@ class WorkerLoop:
             if piece is None:
                 return False
             reach("worker.taken")
-        executor.run(piece, SLICE_S)
+        lane.core.started_s = executor.run(piece, SLICE_S) or lane.core.started_s
         reach("worker.ran")
         now_s = monotonic()
         lane.pump(now_s)  # first, so that the results can say whether more is in hand
@@ -144,6 +144,8 @@ class WorkerLoop:
         """Wait for mail, for the supervisor, or for the next thing due."""
         if self._executor is not None:
             self._executor.rest()
+        if self._lane is not None:
+            self._lane.core.started_s = None
         finish_lines()
         due_s = min(self._next_stats_s, self._drained_by_s or now_s + _WAIT_S)
         if self._lane is not None:

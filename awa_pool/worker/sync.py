@@ -24,7 +24,7 @@ from .output import Tags
 from .process import leave_if_forked
 from .quota import Quota
 
-LONG_SLICE_S = 0.05
+LONG_SLICE_S = 0.1
 """A slice may go on for so long while its jobs are of one kind and prove short: at 5 ms a job, sending each result
 by itself cost the worker 112 µs a job in wake-ups of the sockets' threads, a fifth of that in groups."""
 SHORT_JOB_S = 0.01
@@ -66,8 +66,10 @@ class SyncExecutor:
         self._titled = False
         self._version = 0
 
-    def run(self, piece: Piece, slice_s: float) -> None:
+    def run(self, piece: Piece, slice_s: float) -> float | None:
         """Run attempts of `piece` in order until none is left or `slice_s` has passed; results go into the piece.
+
+        Returns when the last of them started, None if none did; by then the page shows that nothing runs.
 
         What follows a short job of the same kind is taken to be short too, and may still start until LONG_SLICE_S.
         The page says of each attempt that it has started before its handler is called, and that it has completed
@@ -84,6 +86,7 @@ class SyncExecutor:
         piece.running = 1
         began_s = monotonic()
         until_s, latest_s, last_s, last_kind = began_s + slice_s, began_s + LONG_SLICE_S, 0.0, ""
+        started_s: float | None = None
         while at < count:
             index, body = indexes[at], bodies[at]
             if began_s >= until_s and (began_s >= latest_s or last_s > SHORT_JOB_S or body[1] != last_kind):
@@ -108,6 +111,7 @@ class SyncExecutor:
             extra = body[6]
             limit_s = task.deadline_s if extra is None else nearest_limit_s(extra, task)
             self._show_start(piece, index, body, began_s, limit_s)
+            started_s = began_s
             job = make_job(piece, task, index, body, partial(self._is_cancelled, body[0], body[4]))
             if job is not None:
                 tags.main_job = job
@@ -146,6 +150,8 @@ class SyncExecutor:
             if len(piece.others) > len(piece.staged):
                 break  # the page cannot hold an error or a delay: it is sent before what comes next may kill us
         piece.at, piece.running = at, 0
+        self._page.set_phase(0, Phase.IDLE)
+        return started_s
 
     def rest(self) -> None:
         """Show that nothing runs."""

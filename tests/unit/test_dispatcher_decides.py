@@ -76,7 +76,10 @@ def test_short_jobs_go_in_chunks_of_a_whole_receipt():
 
 def test_a_lane_of_short_jobs_has_more_than_it_must_and_less_than_its_buffer():
     known_s = 0.001
-    world = ready_world(500, known_s=known_s)
+    world = ready_world(2000, known_s=known_s)
+    for _ in range(4):  # claims start small and double
+        world.tick(0.06)
+        run(world)
     handed = [sum(len(message.indexes) for message in lane.inbox) for lane in lanes(world)]
     assert all(REFILL_S <= jobs * known_s <= BUFFER_S for jobs in handed), handed
 
@@ -115,7 +118,7 @@ def test_claims_grow_with_the_speed_of_the_jobs():
     slow, fast = (
         max(claim.total for claim in ready_world(5000, known_s=known_s).claims) for known_s in (0.005, 1e-5)
     )
-    assert 15 <= slow <= 100
+    assert 15 <= slow <= 200
     assert fast >= 8 * slow
 
 
@@ -263,7 +266,7 @@ def test_a_retired_worker_is_given_nothing_more_and_its_waiting_jobs_are_recalle
 
 
 def test_a_cancelled_attempt_is_told_to_the_lane_that_has_it_and_dropped_from_the_stock():
-    world = ready_world(200, known_s=0.001)
+    world = ready_world(2000, known_s=0.001)
     jobs = lanes(world)[0].inbox[0]
     assert isinstance(jobs, RunJobs)
     job_id = world.rows[jobs.receipt_id].job_ids[jobs.indexes[0]]

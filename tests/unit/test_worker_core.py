@@ -150,6 +150,19 @@ def test_a_recall_leaves_a_lane_that_runs_nothing_the_attempt_it_starts_next() -
     assert lane.hello().holding == [[7, 1]]
 
 
+def test_a_recall_found_after_a_long_attempt_takes_the_next_one_too() -> None:
+    """The dispatcher takes an unanswered recall as granted for all that stands behind a long attempt."""
+    lane = core()
+    lane.step(run_jobs(7, [0, 1, 2]), 0)
+    piece = lane.take()
+    assert piece is not None
+    piece.todo = 0b110  # the first has run since 10.0
+    lane.started_s = 10.0
+    assert lane.step(Arrived(Recall(7, 0b100)), 10.001) == [ToDispatcher(Recalled(7, 0b100))]
+    assert lane.step(Arrived(Recall(7, 0b110)), 10.001) == [ToDispatcher(Recalled(7, 0))]
+    assert lane.step(Arrived(Recall(7, 0b110)), 10.02) == [ToDispatcher(Recalled(7, 0b010))]
+
+
 def test_a_repeated_handover_brings_only_what_is_new() -> None:
     lane = core()
     lane.step(run_jobs(7, [0, 1]), 0)
