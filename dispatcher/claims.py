@@ -20,8 +20,9 @@ from .pacing import MAX_CLAIM, Poll
 FIRST_CLAIM = 64
 """Jobs of the first claim after a queue gave less than was asked; each full one doubles it. What the last jobs of a queue
 were like says little of the next: a claim sized by no-op jobs would hoard 5 ms ones for seconds."""
-EATING_S = 0.1
-"""A busy lane that was not heard of for so long has a long job: nothing is claimed ahead for it."""
+EATING_S = 0.2
+"""A busy lane that was not heard of for so long has a long job: nothing is claimed ahead for it. (One with short
+jobs reports within LONG_SLICE_S of the worker.)"""
 
 
 class Claiming:

@@ -58,17 +58,20 @@ class Desk:
                 receipt, mask, cost_s = chunk
                 message, payload = run_jobs(receipt, mask)
                 self.books.hand(receipt, mask)
-                lane.hand(receipt, mask, cost_s, self.now_s)
+                lane.hand(receipt, mask, cost_s, self.now_s, known=self.pacing.knows(head.kind))
                 self.handed_s = self.now_s
                 self.out.append(Send(lane.peer, message, payload))
 
     def _filling(self, lane: Lane, kind: str, room: int) -> int:
-        """Rather one message that fills a lane's buffer than one per chunk, as long as every lane gets its share."""
-        if lane.capacity > 1:
+        """Rather one message that fills a lane's buffer than one per chunk, but no more than makes all lanes end
+        together: with the last jobs of a queue in one buffer, the others would stand idle beside it."""
+        if lane.capacity > 1 or not self.pacing.knows(kind):
             return room
-        fits = int((BUFFER_S - lane.expected_s) / self.pacing.cost_s(kind))
-        share = self.books.stocked // max(1, len(self.lanes.by_peer))
-        return max(room, min(fits, share, 63))
+        cost_s = self.pacing.cost_s(kind)
+        beside = [other for other in self.lanes.named(lane.name) if not other.retired]
+        left_s = sum(other.left_s(self.now_s) for other in beside) + self.books.stocked * cost_s
+        fits = int((min(BUFFER_S, left_s / max(1, len(beside))) - lane.left_s(self.now_s)) / cost_s)
+        return max(room, min(fits, 63))
 
     def undeliverable(self, lane: Lane, receipt_id: int, mask: int) -> None:
         """The lane's socket did not take that chunk: it is in stock again."""

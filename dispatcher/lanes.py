@@ -25,12 +25,13 @@ CAUTION = 0.6
 
 
 class Piece:
-    """A chunk handed to a lane: what is left of it, and what each of its jobs is taken to need."""
+    """A chunk handed to a lane: what is left of it, and what each of its jobs is taken, or known, to need."""
 
-    __slots__ = ("cost_s", "handed_s", "mask", "receipt")
+    __slots__ = ("cost_s", "handed_s", "known", "mask", "receipt")
 
-    def __init__(self, receipt: Receipt, mask: int, cost_s: float, handed_s: float) -> None:
+    def __init__(self, receipt: Receipt, mask: int, cost_s: float, handed_s: float, known: bool) -> None:
         self.receipt = receipt
+        self.known = known
         self.mask = mask
         self.cost_s = cost_s
         self.handed_s = handed_s
@@ -77,13 +78,19 @@ class Lane:
         return chunk if self.expected_s <= (PREFETCH_S if self.jobs == 1 else REFILL_S) else 0
 
     def busy_until_s(self) -> float:
-        """Until when it will not run dry, cautiously."""
-        return self.heard_s + CAUTION * self.expected_s if self.capacity == 1 else self.heard_s
+        """Until when it will not run dry, cautiously: what nobody has run yet may be over at once."""
+        if self.capacity > 1 or any(not piece.known for piece in self.pieces):
+            return self.heard_s
+        return self.heard_s + CAUTION * self.expected_s
 
-    def hand(self, receipt: Receipt, mask: int, cost_s: float, now_s: float) -> None:
+    def left_s(self, now_s: float) -> float:
+        """How much work it has before it, by what is expected and the time since it was heard of."""
+        return max(0.0, self.expected_s - max(0.0, now_s - self.heard_s))
+
+    def hand(self, receipt: Receipt, mask: int, cost_s: float, now_s: float, *, known: bool = True) -> None:
         if not self.pieces:
             self.heard_s = now_s
-        self.pieces.append(Piece(receipt, mask, cost_s, now_s))
+        self.pieces.append(Piece(receipt, mask, cost_s, now_s, known))
         self.jobs += mask.bit_count()
         self.expected_s += cost_s * mask.bit_count()
 

@@ -102,6 +102,10 @@ class Pacing:
         pace = self.kinds.get(kind)
         return UNKNOWN_S if pace is None else max(pace.p95_s, FLOOR_S)
 
+    def knows(self, kind: str) -> bool:
+        """Jobs of this kind have run."""
+        return kind in self.kinds
+
     def chunk(self, kind: str) -> int:
         """Jobs of this kind per hand-over: 1 to 63."""
         return max(1, min(63, int(CHUNK_S / self.cost_s(kind))))
