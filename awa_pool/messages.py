@@ -124,6 +124,15 @@ class Holding(Message):
 
     audit: int
     pieces: list[Any]  # list[Piece]
+    waiting: list[Any] = field(default_factory=list)  # list[Piece]: of these, what waits and has given its slot away
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptsWait(Message):
+    """Attempts wait for a callback and have given their slots away, or (`waiting` false) go on."""
+
+    pieces: list[Any]  # list[Piece]
+    waiting: bool
 
 
 # --- worker → finalizer (DEALER to its ROUTER) -------------------------------------------------------------
@@ -171,6 +180,27 @@ class RegisterCallback(Message):
     timeout_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class AwaitCallback(Message):
+    """The handler of an attempt begins to wait for its callback, or waits still; said again until `CallbackAnswered`."""
+
+    request: int  # counts the requests of this sender, with those of `RegisterCallback`
+    slot: int
+    receipt_id: int
+    nonce: int
+    index: int
+    job_id: int
+    run_lease: int
+    callback_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetCallback(Message):
+    """Nobody waits for the answer to that `AwaitCallback` any more."""
+
+    request: int
+
+
 # --- finalizer → worker ------------------------------------------------------------------------------------
 
 
@@ -198,6 +228,20 @@ class CallbackRegistered(Message):
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class CallbackAnswered(Message):
+    """Answer to `AwaitCallback`, with one payload frame of JSON if the status is answered.
+
+    status: answered; refused (not the attempt's newest callback); stale (the attempt has ended); failed.
+    why: of a stale one completed, failed, retried, expired, cancelled or nothing; of a failed one what the database says.
+    """
+
+    request: int
+    status: str
+    number: int = 0
+    why: str = ""
+
+
 # --- dispatcher ↔ finalizer (the dispatcher is a DEALER at the finalizer's ROUTER) --------------------------
 
 
@@ -206,6 +250,14 @@ class DispatcherHello(Message):
     """The dispatcher is here: answer with `FinalizerLoad` now and at every change."""
 
     incarnation: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackNews(Message):
+    """Something has become of a callback, as the database's notice says: resumed, completed, failed, retried, expired."""
+
+    callback_id: str
+    word: str
 
 
 @dataclass(frozen=True, slots=True)
