@@ -21,12 +21,16 @@ class Registered(NamedTuple):
 
 
 class Waited(NamedTuple):
-    """What became of one wait: status waiting, answered (with the payload as JSON text, given once), refused, stale, busy or invalid."""
+    """What became of one wait: status waiting, answered (with the payload as JSON text), refused, stale, busy or invalid.
+
+    `why` of a stale one: completed, failed, expired, cancelled, retried, or empty where that cannot be told.
+    """
 
     item: int
     status: str
     number: int | None
     payload: str | None
+    why: str | None
 
 
 class Parked(NamedTuple):

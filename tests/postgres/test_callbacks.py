@@ -21,7 +21,7 @@ from callbacks_rig import (
     wait,
     waiting,
 )
-from general_rig import Queue
+from general_rig import Attempt, Queue
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_handler_waits_again_and_again_on_the_same_attempt_and_lease(q: Queue)
         assert answer(q, "resume_external", callback, payload) == (attempt.job_id, number, "running")
         assert q.state(attempt.job_id) == "running"
         assert wait(q, attempt, callback) == ("answered", payload)  # to the letter
-        assert wait(q, attempt, callback) == ("refused", None)  # given once
+        assert wait(q, attempt, callback) == ("answered", payload)  # a lost reply is asked for again
         refused(q, "resume_external", callback, "1")
     job = q.job(attempt.job_id)
     assert job is not None and (job["attempt"], job["run_lease"]) == (attempt.attempt, attempt.run_lease)
@@ -99,6 +99,73 @@ def test_an_older_callback_is_refused_once_there_is_a_newer_one(q: Queue) -> Non
         refused(q, function, old, *values)
     assert wait(q, attempt, old) == ("refused", None)
     assert wait(q, attempt, new) == ("waiting", None)
+
+
+def test_an_answer_stays_until_a_newer_callback_takes_its_place_and_answers_nothing_else(q: Queue) -> None:
+    attempt = q.claimed()
+    first, _ = register(q, attempt)
+    assert wait(q, attempt, first) == ("waiting", None)
+    answer(q, "resume_external", first, "1")
+    make_overdue(q, attempt.job_id)
+    assert expire(q) == 0
+    for function, values in ANSWERS.items():
+        refused(q, function, first, *values)
+    assert q.one("select count(*) from awa_pool.callback_of(%s)", attempt.job_id) == 0
+    second, _ = register(q, attempt)
+    assert wait(q, attempt, first) == ("refused", None)
+    assert wait(q, attempt, second) == ("waiting", None)
+    answer(q, "resume_external", second, "2")
+    assert wait(q, attempt, second) == ("answered", "2")
+    third, number = register(q, attempt)
+    assert number == 3 and park(q, attempt, second) == ("refused", None)
+    assert park(q, attempt, third) == ("done", "waiting_external")
+
+
+def _why(q: Queue, attempt: Attempt, callback: str) -> tuple[str, str | None]:
+    row = q.rows(
+        "select status, why from awa_pool.wait_for_callbacks(%s::json)",
+        json.dumps([told(attempt, callback_id=callback)]),
+    )[0]
+    return row[0], row[1]
+
+
+@pytest.mark.parametrize("dlq", [True, False])
+@pytest.mark.parametrize(
+    ("function", "values", "why"),
+    [
+        ("complete_external", ("1",), "completed"),
+        ("fail_external", ("no",), "failed"),
+        ("retry_external", (), "retried"),
+        ("cancel", (), "cancelled"),
+        ("expire", (), "expired"),
+        ("expire on the last attempt", (), "expired"),
+        ("rescue", (), ""),
+    ],
+)
+def test_a_wait_is_told_how_its_attempt_ended(
+    q: Queue, function: str, values: tuple[str, ...], why: str, dlq: bool
+) -> None:
+    q.rows("select * from awa_pool.set_queue('default', %s::jsonb)", json.dumps({"dlq": dlq}))
+    attempt, callback = waiting(q, max_attempts=1 if "last" in function else 25)
+    assert _why(q, attempt, callback) == ("waiting", None)
+    if function == "cancel":
+        q.rows("select awa_pool.cancel(%s)", attempt.job_id)
+    elif "expire" in function:
+        make_overdue(q, attempt.job_id)
+        assert expire(q) == 1
+    elif function == "rescue":
+        assert q.finish(attempt.ended("lost"))[0][0] == "done"
+    else:
+        answer(q, function, callback, *values)
+    assert _why(q, attempt, callback) == ("stale", why)
+
+
+def test_a_wait_of_a_job_that_has_gone_on_since_is_stale_without_a_reason(q: Queue) -> None:
+    attempt, callback = waiting(q)
+    answer(q, "retry_external", callback)
+    again = q.claim(1)[0]
+    assert again.job_id == attempt.job_id
+    assert _why(q, attempt, callback) == ("stale", "")
 
 
 def test_callbacks_of_many_attempts_are_registered_in_one_call(q: Queue) -> None:
