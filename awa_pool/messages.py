@@ -156,6 +156,9 @@ class AttemptsEnded(Message):
     staged: list[Any] = field(default_factory=list)
     """Indexes of attempts that end with follow-ups: payload frame i holds those of `staged[i]`, a JSON array of items as
     `enqueue_many` takes them. Such an attempt stands in `others`, whatever its outcome."""
+    owned: list[Any] = field(default_factory=list)
+    """Indexes of those of `others` whose handlers may have completed them in transactions of their own: if they have, that is
+    the outcome, else what stands there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +181,7 @@ class RegisterCallback(Message):
     run_lease: int
     callback_id: str  # the id that it is to have: asking twice registers once
     timeout_s: float
+    rules: dict[str, Any] = field(default_factory=dict)  # expressions by the name of their argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +203,19 @@ class ForgetCallback(Message):
     """Nobody waits for the answer to that `AwaitCallback` any more."""
 
     request: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseAttempt(Message):
+    """Move a running attempt to leases, as its handler completes it itself; said again until `AttemptLeased` comes."""
+
+    request: int  # counts the requests of this sender, with those of `RegisterCallback`
+    slot: int
+    receipt_id: int
+    nonce: int
+    index: int
+    job_id: int
+    run_lease: int
 
 
 # --- finalizer → worker ------------------------------------------------------------------------------------
@@ -240,6 +257,15 @@ class CallbackAnswered(Message):
     status: str
     number: int = 0
     why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLeased(Message):
+    """Answer to `LeaseAttempt`: done, and committed; stale (the attempt has ended); refused, with what the database says."""
+
+    request: int
+    status: str
+    error: str = ""
 
 
 # --- dispatcher ↔ finalizer (the dispatcher is a DEALER at the finalizer's ROUTER) --------------------------

@@ -30,6 +30,7 @@ from awa_pool.messages import (
     Drained,
     EndAttempts,
     FinalizerLoad,
+    LeaseAttempt,
     Message,
     RegisterCallback,
     Stop,
@@ -41,6 +42,8 @@ from .callbacks import CallbackRoad
 from .culprits import Culprits
 from .desk import Desk
 from .events import (
+    AttemptsLeased,
+    AttemptsNotLeased,
     CallbacksNotRegistered,
     CallbacksRegistered,
     Command,
@@ -57,6 +60,7 @@ from .events import (
     StagedNo,
     StagedRow,
 )
+from .leasing import LeaseRoad
 from .progress import ProgressRoad
 from .reading import read_endings, read_results
 from .roads import Roads
@@ -88,6 +92,7 @@ class Finalizer:
         self.staged = StagedRoad(rng)
         self.progress = ProgressRoad()
         self.callbacks = CallbackRoad()
+        self.leases = LeaseRoad()
         self.desk = Desk()
         self._written = Written(self.desk, self.roads)
         self._culprits = Culprits(self.desk, self.roads)
@@ -125,6 +130,7 @@ class Finalizer:
         out += self.staged.flush(now_s, linger_s)
         out += self.progress.flush(now_s)
         out += self.callbacks.flush(now_s)
+        out += self.leases.flush(now_s)
         self._tell_load()
         self._maybe_leave()
         return out
@@ -137,6 +143,7 @@ class Finalizer:
             self.staged.due_s(self._now_s, linger_s),
             self.progress.due_s(),
             self.callbacks.due_s(),
+            self.leases.due_s(),
             *self.desk.acknowledge_due_s(),
         ]
         if self._leave_s is not None:
@@ -172,6 +179,7 @@ class Finalizer:
             **self.staged.figures(),
             "progress_written": self.progress.written,
             "callbacks_registered": self.callbacks.registered,
+            "attempts_leased": self.leases.leased,
             "held_jobs": self.desk.held_jobs,
             "held_bytes": self.desk.held_bytes,
             "accepting": self.accepting,
@@ -212,6 +220,11 @@ class Finalizer:
                 self.desk.out += self.callbacks.answered(rows, self._now_s)
             case CallbacksNotRegistered(trouble, error):
                 self.desk.out += self.callbacks.failed(trouble, error, self._now_s)
+            case AttemptsLeased(rows):
+                self._store_answered()
+                self.desk.out += self.leases.answered(rows, self._now_s)
+            case AttemptsNotLeased(trouble, error):
+                self.desk.out += self.leases.failed(trouble, error, self._now_s)
             case ProgressKept(written):
                 self.progress.kept(written)
             case ProgressNotKept(trouble, error):
@@ -237,6 +250,8 @@ class Finalizer:
                 self._note_malformed(str(peer), "AttemptProgress", self.progress.put(message, self._now_s))
             case RegisterCallback():
                 self._note_malformed(str(peer), "RegisterCallback", not self.callbacks.put(peer, message))
+            case LeaseAttempt():
+                self._note_malformed(str(peer), "LeaseAttempt", not self.leases.put(peer, message))
             case DispatcherHello():
                 self.desk.dispatcher = peer
                 self._say_load()

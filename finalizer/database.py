@@ -11,6 +11,7 @@ import orjson
 from awa_pool.events import StoreIsBack, StoreLost, StoreSaysNo, reason_of, trouble_of
 from awa_pool.store import statements as do
 from awa_pool.store.callbacks import register_callbacks
+from awa_pool.store.leases import lease_attempts
 from awa_pool.store.progress import keep_progress
 from awa_pool.store.staged import EndedStaged, finish_staged
 from awa_pool.store.statements import Call
@@ -19,6 +20,8 @@ from awa_pool.store.threads import StoreAnswered, StoreBack, StoreFailed, StoreT
 from awa_pool.store.threads import StoreLost as ConnectionLost
 
 from .events import (
+    AttemptsLeased,
+    AttemptsNotLeased,
     CallbacksNotRegistered,
     CallbacksRegistered,
     Command,
@@ -29,6 +32,7 @@ from .events import (
     Finished,
     FinishStaged,
     KeepProgress,
+    LeaseAttempts,
     LookedUp,
     LookUp,
     ProgressKept,
@@ -106,6 +110,10 @@ class Database:
                 return CallbacksRegistered(rows)
             case StoreFailed(RegisterCallbacks(), error):
                 return CallbacksNotRegistered(trouble_of(error), reason_of(error))
+            case StoreAnswered(LeaseAttempts(), (rows, _)):
+                return AttemptsLeased(rows)
+            case StoreFailed(LeaseAttempts(), error):
+                return AttemptsNotLeased(trouble_of(error), reason_of(error))
             case StoreAnswered(KeepProgress(), (written, _)):
                 return ProgressKept(written)
             case StoreFailed(KeepProgress(), error):
@@ -135,6 +143,8 @@ def call_of(command: Command, runtime_id: str) -> Call[Any]:
             return do.open_attempts(runtime_id)
         case RegisterCallbacks(items):
             return register_callbacks(orjson.dumps(items))
+        case LeaseAttempts(items):
+            return lease_attempts(items)
         case KeepProgress(items):
             return keep_progress(items)
     raise TypeError(f"{type(command).__name__} is no call to the database")

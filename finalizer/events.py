@@ -98,6 +98,15 @@ class CallbackRow(Protocol):
     def number(self) -> int | None: ...
 
 
+class LeasedRow(Protocol):
+    """Of one attempt to be moved to leases: 'done', 'stale', 'busy' or 'invalid'."""
+
+    @property
+    def item(self) -> int: ...
+    @property
+    def status(self) -> str: ...
+
+
 class OpenRow(Protocol):
     """Attempts of this runtime that the database holds open; leases None means all 1."""
 
@@ -171,6 +180,21 @@ class CallbacksNotRegistered:
 
 
 @dataclass(frozen=True, slots=True)
+class AttemptsLeased:
+    """Answer to `LeaseAttempts`."""
+
+    rows: Sequence[LeasedRow]
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptsNotLeased:
+    """`LeaseAttempts` failed."""
+
+    trouble: Trouble
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProgressKept:
     """Answer to `KeepProgress`."""
 
@@ -195,6 +219,8 @@ Event = (
     | LookedUp
     | CallbacksRegistered
     | CallbacksNotRegistered
+    | AttemptsLeased
+    | AttemptsNotLeased
     | ProgressKept
     | ProgressNotKept
     | StoreSaysNo
@@ -256,6 +282,13 @@ class RegisterCallbacks:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseAttempts:
+    """Move running attempts to leases; answered by `AttemptsLeased` or `AttemptsNotLeased`."""
+
+    items: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class KeepProgress:
     """Keep what running attempts say of their progress; answered by `ProgressKept` or `ProgressNotKept`."""
 
@@ -270,6 +303,7 @@ Command = (
     | FinishStaged
     | LookUp
     | RegisterCallbacks
+    | LeaseAttempts
     | KeepProgress
     | Note
     | Exit

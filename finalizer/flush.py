@@ -14,6 +14,7 @@ from itertools import count
 from typing import Any, Generic, TypeVar
 
 from awa_pool.outcomes import DEADLINE_EXCEEDED
+from awa_pool.states import Outcome
 
 from .events import Complete, Finish
 
@@ -74,6 +75,22 @@ class Item:
         """The attempt ended because its deadline had passed."""
         error = self.values.get("error")
         return isinstance(error, dict) and error.get("reason") == DEADLINE_EXCEEDED
+
+    @property
+    def owned(self) -> bool:
+        """Its handler may have completed it in a transaction of its own."""
+        return self.values.get("owned") is True
+
+    def completed_itself(self, state: str | None) -> bool:
+        """Say of a stale one whether its handler has completed it."""
+        return self.owned and state == "completed"
+
+    def is_so(self, status: str, state: str | None) -> bool:
+        """Say whether what came to be is what its worker has told hooks to expect: of a handler's own completion, that."""
+        outcome = self.values["outcome"]
+        if self.owned and outcome == Outcome.LOST:
+            return status != "done" and self.completed_itself(state)
+        return status == "done" and (state == "cancelled") == (outcome == Outcome.CANCEL)
 
     @property
     def key(self) -> tuple[int, int, int]:

@@ -55,6 +55,8 @@ def read_results(peer: bytes, message: AttemptsEnded, payload: Sequence[bytes] =
         )
         if values is not None and len(entry) > 7 and isinstance(entry[7], dict):
             values["progress"] = entry[7]
+        if values is not None and values["index"] in message.owned:
+            values["owned"] = True
         parks = values is not None and values["outcome"] == Outcome.PARK
         if values is not None and parks and len(entry) == 9 and isinstance(entry[8], str):
             values["callback_id"] = entry[8]

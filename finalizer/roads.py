@@ -178,7 +178,8 @@ class Roads:
         item.values = {
             **{
                 name: item.values[name]
-                for name in ("slot", "receipt_id", "nonce", "index", "job_id", "run_lease")
+                for name in ("slot", "receipt_id", "nonce", "index", "job_id", "run_lease", "owned")
+                if name in item.values
             },
             **_failure(error),
         }

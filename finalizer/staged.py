@@ -232,7 +232,7 @@ def not_parked(end: StagedEnd) -> dict[str, Any]:
 
 
 def _attempt_of(end: StagedEnd) -> dict[str, Any]:
-    kept = ("slot", "receipt_id", "nonce", "index", "job_id", "run_lease", "progress")
+    kept = ("slot", "receipt_id", "nonce", "index", "job_id", "run_lease", "progress", "owned")
     return {name: end.values[name] for name in kept if name in end.values}
 
 

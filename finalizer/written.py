@@ -54,17 +54,25 @@ class Written:
             self._desk.unit_left(part.result)
 
     def item(self, item: Item, status: str, state: str | None) -> None:
-        """One attempt has ended with any outcome; `state` is what its job is now."""
+        """One attempt has ended with any outcome; `state` is what its job is now.
+
+        Of a stale one it is known only where its handler has completed it in a transaction of its own.
+        """
+        outcome = item.values["outcome"]
         if status == "done":
-            outcome = item.values["outcome"]
+            label = outcome
             if item.overran:
-                outcome = DEADLINE_EXCEEDED  # on the last attempt too: a time-out is counted as nothing else
+                label = DEADLINE_EXCEEDED  # on the last attempt too: a time-out is counted as nothing else
             elif state == "failed":
-                outcome = "fail"
-            self._ended[item.kind, outcome] += 1
+                label = "fail"
+            elif item.owned and outcome == Outcome.LOST:
+                label = "retry"  # its process is well: what is lost is its transaction
+            self._ended[item.kind, label] += 1
+        elif item.completed_itself(state):
+            self._ended[item.kind, "completed"] += 1
         else:
             self._stale += 1
-        if status != "done" or (state == "cancelled") != (item.values["outcome"] == Outcome.CANCEL):
+        if not item.is_so(status, state):
             not_so(item.result, item.values["index"])
         self._desk.close(item.values["receipt_id"], 1 << item.values["index"])
         self._desk.unit_left(item.result)

@@ -1,7 +1,8 @@
 -- finish(json array) -> (item, status, state): ends attempts, whatever their outcome. status: done; stale (the attempt had
 -- ended before); busy (held by another session: say it again); invalid (not to be understood: said of this item alone).
 -- Items: {slot, receipt_id, nonce, index, job_id, run_lease, outcome, delay_s?, error?, reason?, progress?}; progress: an object, the
--- attempt's last word, kept with the job.
+-- attempt's last word, kept with the job; owned?: true where the handler may have completed the job in a transaction of its own: the
+-- state of a stale one is 'completed' if so.
 -- Arrow: running -> completed | retryable | scheduled | failed | cancelled | available.
 -- Guard: the attempt's bit, or its lease row. Locks: receipts by slot and id, then leases by (receipt, index); skip locked.
 -- Errors: AW002, AW006.
@@ -11,6 +12,8 @@ set search_path = {schema}, pg_catalog, pg_temp
 set jit = off
 as $$
 #variable_conflict use_column
+declare
+    v_owned boolean := strpos(p_items::text, '"owned"') > 0;
 begin
     perform require_read_committed('finish');
     if strpos(p_items::text, '"progress"') > 0 then
@@ -65,7 +68,11 @@ begin
             when r.item is not null then 'busy'
             else 'stale'
         end,
-        e.state
+        case
+            when e.state is null and v_owned and p_items -> t.item ->> 'owned' = 'true'
+                then completed_before(t.job_id, t.run_lease)
+            else e.state
+        end
     from told as t
     left join ended as e on e.item = t.item
     left join rival as r on r.item = t.item
