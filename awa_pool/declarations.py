@@ -52,6 +52,7 @@ class Declarations:
         grace: float | timedelta | None = None,
         cancel_kill: bool | None = None,
         unique_opts: dict[str, Any] | None = None,
+        caller_completes: bool = False,
     ) -> Callable[[F], F]:
         """Register the decorated function, def or async def, as the handler of a kind of job.
 
@@ -62,6 +63,7 @@ class Declarations:
         raised in it, and `grace` later (None: the pool's --kill-grace) its process is killed. `cancel_kill`: whether a
         cancelled attempt that goes on is killed after that grace too; None: if the handler is not async.
         `unique_opts`: at most one job with the same key at a time (docs/unique-jobs.md); {} takes the defaults.
+        `caller_completes`: the handler completes the job in a transaction of its own (docs/caller-owned-completion.md).
         Errors: RegistrationError.
         """
 
@@ -69,7 +71,7 @@ class Declarations:
             self.registry.add(
                 args_type, handler, kind=kind, queue=queue, max_attempts=max_attempts, backoff=backoff,
                 priority=priority, deadline=deadline, grace=grace, cancel_kill=cancel_kill,
-                unique_opts=unique_opts,
+                unique_opts=unique_opts, caller_completes=caller_completes,
             )  # fmt: skip
             return handler
 
@@ -136,7 +138,7 @@ class Declarations:
 
     def _spec(self, target: Any, trigger: Trigger, function: Any) -> Any:
         def register(spec: F) -> F:
-            self.registry.triggers.add_spec(target, trigger, spec)
+            self.registry.add_spec(target, trigger, spec)
             return spec
 
         return register if function is None else register(function)

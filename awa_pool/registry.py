@@ -16,7 +16,8 @@ from typing import Any
 from .decoding import Decoder, anything, compile_type, decode_args
 from .errors import DecodeError, RegistrationError, ValidationError
 from .outcomes import Backoff, checked_delay_s
-from .triggers import Triggers
+from .states import Trigger
+from .triggers import Callback, Triggers
 from .unique import Uniqueness, checked_unique
 from .validation import (
     GRACE_S,
@@ -30,6 +31,11 @@ from .validation import (
 )
 
 _WORD_STARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+_NO_SPECS = (
+    "its handler completes it (caller_completes=True), so nothing can be put in with on_completed_enqueue: "
+    "use client.insert(…, conn=conn) in its transaction"
+)
 
 Handler = Callable[[Any], Any]
 Hook = Callable[[], object]
@@ -56,6 +62,7 @@ class Task:
     grace_s: float | None = None  # from the deadline, or a cancel, to the kill; None: the pool's
     cancel_kill: bool = True  # a cancelled attempt that goes on is killed after the grace
     unique: Uniqueness | None = None  # of jobs that say nothing of it themselves
+    caller_completes: bool = False  # its handler completes it, in a transaction of its own
     decoder: Decoder | None = None  # None: the hints of the args type could not be resolved yet
 
 
@@ -83,6 +90,7 @@ class Registry:
         grace: float | timedelta | None = None,
         cancel_kill: bool | None = None,
         unique_opts: dict[str, Any] | None = None,
+        caller_completes: bool = False,
     ) -> Task:
         """Register a handler for args of `args_type`; the kind is the type's snake_case name unless given.
 
@@ -108,6 +116,7 @@ class Registry:
                 grace_s=None if grace is None else checked_seconds(grace, GRACE_S, "grace"),
                 cancel_kill=_checked_cancel_kill(cancel_kill, not is_async),
                 unique=checked_unique(unique_opts),
+                caller_completes=_checked_flag(caller_completes, "caller_completes"),
             )
             task.decoder = _decoder(args_type)
         except (ValidationError, RegistrationError) as problem:
@@ -117,10 +126,20 @@ class Registry:
             raise RegistrationError(
                 f"task {kind!r} is registered already, for {other.__module__}.{other.__qualname__}"
             )
+        if caller_completes and self.triggers.specs(kind, args_type, Trigger.COMPLETED):
+            raise RegistrationError(f"task {kind!r}: {_NO_SPECS}")
         self.tasks[kind] = task
         if args_type is not dict and self.by_type.setdefault(args_type, task) is not task:
             del self.by_type[args_type]  # two kinds share the type: requests must name the kind
         return task
+
+    def add_spec(self, target: Any, trigger: Trigger, function: Callback) -> None:
+        """Register what an outcome of a kind of job puts in. Errors: RegistrationError."""
+        if trigger is Trigger.COMPLETED:
+            for task in self.tasks.values():
+                if task.caller_completes and (target == task.kind or target is task.args_type is not dict):
+                    raise RegistrationError(f"on_completed_enqueue of task {task.kind!r}: {_NO_SPECS}")
+        self.triggers.add_spec(target, trigger, function)
 
     def add_hook(self, hooks: list[Hook], hook: Hook) -> Hook:
         """Register a function without parameters in one of the two hook lists."""
@@ -171,6 +190,12 @@ def _checked_backoff(backoff: Any) -> Backoff:
         return checked_delay_s(backoff, "backoff")
     known: Backoff = backoff
     return known
+
+
+def _checked_flag(given: Any, name: str) -> bool:
+    if type(given) is not bool:
+        raise ValidationError(f"expected True or False, got {type(given).__name__}", path=name)
+    return given
 
 
 def _checked_cancel_kill(given: Any, default: bool) -> bool:
