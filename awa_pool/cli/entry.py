@@ -101,6 +101,10 @@ def _stoppable() -> Iterator[None]:
         signal.signal(number, _stop)
     try:
         yield
+    except Exception as error:
+        if _stopped_by:  # what ran when it came has made another error of it: the making of a class does
+            raise Stopped(_stopped_by[0]) from error
+        raise
     finally:
         for number, before in taken.items():
             signal.signal(number, before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -217,3 +218,23 @@ def test_importing_the_command_line_loads_no_driver_and_no_sockets() -> None:
     path = {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=path)
     assert json.loads(done.stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "status"), [(["sums:client"], 0), (["status"], 128 + signal.SIGTERM)], ids=["pool", "command"]
+)
+def test_a_stop_signal_that_meets_the_making_of_a_class_ends_the_command_in_order(
+    words: list[str], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python up to 3.11 makes a RuntimeError of whatever `__set_name__` raises, and imports make many classes."""
+
+    class Interrupted:
+        def __set_name__(self, owner: type, name: str) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def meet(words: list[str]) -> int:
+        return len(type("Made", (), {"here": Interrupted()}).__name__)
+
+    monkeypatch.setattr("awa_pool.cli.commands.run_words", meet)
+    assert entry.main(words) == status
+    assert capsys.readouterr().err == ""
