@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,12 @@ import pytest
 from servers import Server, debian_binaries, new_server, remove_server, wheel_binaries
 
 _numbers = itertools.count(1)
+
+# Under `nohup`, or in the background of a script, tests are started with these ignored, and so would be the programs that
+# they start: nothing would stop those. A handler here gives them the usual behaviour, and leaves this process alone.
+for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, lambda *_: None)
 
 
 def _binaries() -> dict[str, object]:

@@ -131,6 +131,22 @@ def test_a_terminal_that_goes_away_drains_the_pool_and_odd_signals_do_not(dsn: s
     assert b"SIGHUP: draining" in told and b"again" not in told.partition(b"again stops")[2]
 
 
+def test_under_nohup_a_pool_outlives_its_terminal(dsn: str, folder: Path) -> None:
+    deaf = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"]
+    process = subprocess.Popen(
+        [*deaf, *command(["sums:client", "--workers", "1"])], cwd=folder, env=environment(AWA_POOL_DSN=dsn),
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    for count in (1, 2):
+        enqueue(dsn, 1)
+        until(lambda wanted=count: completed(dsn) == wanted)
+        os.killpg(process.pid, signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 0, told
+    assert b"SIGTERM: draining" in told and b"SIGHUP" not in told and b"replacing" not in told
+
+
 def test_a_password_appears_in_no_line_title_or_command_line(dsn: str, folder: Path) -> None:
     process = subprocess.Popen(
         command(["sums:client", "--workers", "1", "--log-level", "debug"]),
