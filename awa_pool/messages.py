@@ -276,6 +276,7 @@ class DispatcherHello(Message):
     """The dispatcher is here: answer with `FinalizerLoad` now and at every change."""
 
     incarnation: str
+    hears: bool = False  # it hears what the database notifies, and passes news of callbacks on
 
 
 @dataclass(frozen=True, slots=True)

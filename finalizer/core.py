@@ -26,10 +26,13 @@ from awa_pool.events import (
 from awa_pool.messages import (
     AttemptProgress,
     AttemptsEnded,
+    AwaitCallback,
+    CallbackNews,
     DispatcherHello,
     Drained,
     EndAttempts,
     FinalizerLoad,
+    ForgetCallback,
     LeaseAttempt,
     Message,
     RegisterCallback,
@@ -59,12 +62,15 @@ from .events import (
     StagedAnswered,
     StagedNo,
     StagedRow,
+    WaitsNotRead,
+    WaitsRead,
 )
 from .leasing import LeaseRoad
 from .progress import ProgressRoad
 from .reading import read_endings, read_results
 from .roads import Roads
 from .staged import StagedRoad
+from .waits import Waits
 from .written import Written
 
 IDLE_GAP_S = 0.03
@@ -76,6 +82,8 @@ PROMPT_S = 0.005
 """Lingering for a lane that has run dry: it sends nothing more, so little would be gathered."""
 LONGEST_NAP_S = 0.05
 """So soon it is noticed that a lane has run dry."""
+NAP_BESIDE_WAITS_S = 0.015
+"""The same while handlers wait for callbacks: their news lie among what is not read, and they are to go on within 50 ms."""
 FULL_JOBS = 512
 """Waiting jobs that end the lingering."""
 QUIET_S = 0.2
@@ -92,6 +100,7 @@ class Finalizer:
         self.staged = StagedRoad(rng)
         self.progress = ProgressRoad()
         self.callbacks = CallbackRoad()
+        self.waits = Waits()
         self.leases = LeaseRoad()
         self.desk = Desk()
         self._written = Written(self.desk, self.roads)
@@ -130,6 +139,7 @@ class Finalizer:
         out += self.staged.flush(now_s, linger_s)
         out += self.progress.flush(now_s)
         out += self.callbacks.flush(now_s)
+        out += self.waits.flush(now_s)
         out += self.leases.flush(now_s)
         self._tell_load()
         self._maybe_leave()
@@ -143,6 +153,7 @@ class Finalizer:
             self.staged.due_s(self._now_s, linger_s),
             self.progress.due_s(),
             self.callbacks.due_s(),
+            self.waits.due_s(),
             self.leases.due_s(),
             *self.desk.acknowledge_due_s(),
         ]
@@ -161,7 +172,7 @@ class Finalizer:
             return None
         due_s = self.roads.due_s(self._linger_s, self._full_jobs())
         unread_s = self._full_jobs() / 4 / max(self._jobs_per_s, 1.0)
-        nap_until_s = self._now_s + min(unread_s, LONGEST_NAP_S)
+        nap_until_s = self._now_s + min(unread_s, NAP_BESIDE_WAITS_S if self.waits else LONGEST_NAP_S)
         return nap_until_s if due_s is None else min(due_s, nap_until_s)
 
     def _note_rate(self) -> None:
@@ -179,6 +190,7 @@ class Finalizer:
             **self.staged.figures(),
             "progress_written": self.progress.written,
             "callbacks_registered": self.callbacks.registered,
+            **self.waits.figures(),
             "attempts_leased": self.leases.leased,
             "held_jobs": self.desk.held_jobs,
             "held_bytes": self.desk.held_bytes,
@@ -225,6 +237,11 @@ class Finalizer:
                 self.desk.out += self.leases.answered(rows, self._now_s)
             case AttemptsNotLeased(trouble, error):
                 self.desk.out += self.leases.failed(trouble, error, self._now_s)
+            case WaitsRead(rows):
+                self._store_answered()
+                self.desk.out += self.waits.answered(rows, self._now_s)
+            case WaitsNotRead(trouble, error):
+                self.desk.out += self.waits.failed(trouble, error, self._now_s)
             case ProgressKept(written):
                 self.progress.kept(written)
             case ProgressNotKept(trouble, error):
@@ -252,8 +269,13 @@ class Finalizer:
                 self._note_malformed(str(peer), "RegisterCallback", not self.callbacks.put(peer, message))
             case LeaseAttempt():
                 self._note_malformed(str(peer), "LeaseAttempt", not self.leases.put(peer, message))
-            case DispatcherHello():
+            case AwaitCallback() | ForgetCallback() | CallbackNews():
+                bad = not self.waits.take(peer, message, self._now_s)
+                self._note_malformed(str(peer), type(message).__name__, bad)
+                return  # said again and again: no sign of results to come
+            case DispatcherHello(_, hears):
                 self.desk.dispatcher = peer
+                self.waits.hear(hears, self._now_s)
                 self._say_load()
             case _:
                 self.desk.note(

@@ -10,7 +10,7 @@ import orjson
 
 from awa_pool.events import StoreIsBack, StoreLost, StoreSaysNo, reason_of, trouble_of
 from awa_pool.store import statements as do
-from awa_pool.store.callbacks import register_callbacks
+from awa_pool.store.callbacks import register_callbacks, wait_for_callbacks
 from awa_pool.store.leases import lease_attempts
 from awa_pool.store.progress import keep_progress
 from awa_pool.store.staged import EndedStaged, finish_staged
@@ -41,6 +41,9 @@ from .events import (
     StagedAnswered,
     StagedNo,
     StagedRow,
+    WaitForCallbacks,
+    WaitsNotRead,
+    WaitsRead,
 )
 
 HASTE_MS, PATIENCE_MS = 10, 200
@@ -114,6 +117,10 @@ class Database:
                 return AttemptsLeased(rows)
             case StoreFailed(LeaseAttempts(), error):
                 return AttemptsNotLeased(trouble_of(error), reason_of(error))
+            case StoreAnswered(WaitForCallbacks(), (rows, _)):
+                return WaitsRead(rows)
+            case StoreFailed(WaitForCallbacks(), error):
+                return WaitsNotRead(trouble_of(error), reason_of(error))
             case StoreAnswered(KeepProgress(), (written, _)):
                 return ProgressKept(written)
             case StoreFailed(KeepProgress(), error):
@@ -145,6 +152,8 @@ def call_of(command: Command, runtime_id: str) -> Call[Any]:
             return register_callbacks(orjson.dumps(items))
         case LeaseAttempts(items):
             return lease_attempts(items)
+        case WaitForCallbacks(items):
+            return wait_for_callbacks(orjson.dumps(items))
         case KeepProgress(items):
             return keep_progress(items)
     raise TypeError(f"{type(command).__name__} is no call to the database")

@@ -107,6 +107,21 @@ class LeasedRow(Protocol):
     def status(self) -> str: ...
 
 
+class WaitRow(Protocol):
+    """Of one wait: 'waiting', 'answered' with the payload as JSON text, 'refused', 'stale' with the reason, 'busy' or 'invalid'."""
+
+    @property
+    def item(self) -> int: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def number(self) -> int | None: ...
+    @property
+    def payload(self) -> str | None: ...
+    @property
+    def why(self) -> str | None: ...
+
+
 class OpenRow(Protocol):
     """Attempts of this runtime that the database holds open; leases None means all 1."""
 
@@ -195,6 +210,21 @@ class AttemptsNotLeased:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitsRead:
+    """Answer to `WaitForCallbacks`."""
+
+    rows: Sequence[WaitRow]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitsNotRead:
+    """`WaitForCallbacks` failed."""
+
+    trouble: Trouble
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProgressKept:
     """Answer to `KeepProgress`."""
 
@@ -219,6 +249,8 @@ Event = (
     | LookedUp
     | CallbacksRegistered
     | CallbacksNotRegistered
+    | WaitsRead
+    | WaitsNotRead
     | AttemptsLeased
     | AttemptsNotLeased
     | ProgressKept
@@ -238,6 +270,7 @@ class Send:
 
     peer: bytes
     message: Message
+    payload: Sequence[bytes] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +322,13 @@ class LeaseAttempts:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitForCallbacks:
+    """Let handlers begin to wait, or ask whether they may go on; answered by `WaitsRead` or `WaitsNotRead`."""
+
+    items: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class KeepProgress:
     """Keep what running attempts say of their progress; answered by `ProgressKept` or `ProgressNotKept`."""
 
@@ -303,6 +343,7 @@ Command = (
     | FinishStaged
     | LookUp
     | RegisterCallbacks
+    | WaitForCallbacks
     | LeaseAttempts
     | KeepProgress
     | Note

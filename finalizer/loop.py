@@ -14,13 +14,24 @@ from awa_pool.wire import Poller, Router
 
 from .core import Finalizer
 from .database import Database
-from .events import CallbacksRegistered, Command, Completed, Event, Finished, Heard, Send, StagedAnswered
+from .events import (
+    CallbacksRegistered,
+    Command,
+    Completed,
+    Event,
+    Finished,
+    Heard,
+    Send,
+    StagedAnswered,
+    WaitsRead,
+)
 
 STATS_EVERY_S = 1.0
 BURST = 512
 """Messages read in one go, so that answers of the database are not kept waiting by a flood."""
 LEAST_NAP_S = 0.002
 ROLE = "finalizer"
+COMMITTED = (Completed, Finished, StagedAnswered, CallbacksRegistered, WaitsRead)
 _log = logging.getLogger("awa_pool.finalizer")
 
 
@@ -75,7 +86,7 @@ class Loop:
         elif source is self._mailbox:
             for answer in self._mailbox.take():
                 if (event := self._database.event(answer)) is not None:
-                    if isinstance(event, Completed | Finished | StagedAnswered | CallbacksRegistered):
+                    if isinstance(event, COMMITTED):
                         reach("finalizer.committed")
                     self._step(event)
         else:
@@ -91,8 +102,8 @@ class Loop:
 
     def _do(self, command: Command) -> None:
         match command:
-            case Send(peer, message):
-                self._peers.send(peer, message)
+            case Send(peer, message, payload):
+                self._peers.send(peer, message, *payload)
             case ToSupervisor(message):
                 self._say_figures()  # the last word before what may end this process
                 self._pipe.send(message)
