@@ -81,13 +81,23 @@ class Job(Generic[A]):
         """Return the answer (`number`, `payload`) with which this job goes on after it was parked, also over retries; None before one."""
         return getattr(self, "_resumed", None)
 
-    def register_callback(self, timeout_seconds: float | timedelta) -> CallbackToken:
+    def register_callback(
+        self,
+        timeout_seconds: float | timedelta,
+        *,
+        filter: str | None = None,
+        on_complete: str | None = None,
+        on_fail: str | None = None,
+        transform: str | None = None,
+    ) -> CallbackToken:
         """Register a callback for the outside world to answer within so long; returns once it is committed.
 
         In an async handler it is to be awaited: `token = await job.register_callback(60)`. `return WaitForCallback(token)`
         then parks the job. A newer callback of the attempt takes the place of an older one. Waits while the database is away.
-        Errors: ValidationError; LeaseLost (the job was cancelled or rescued, or the handler has returned), JobCancelled,
-        DeadlineExceeded, ShuttingDown: let them through; TypeError outside a worker.
+        The four expressions (CEL over `payload`; docs/callbacks.md) say what `Client.resolve_callback` makes of an answer.
+        Errors: ValidationError naming the argument; ConfigError without the extra that expressions need; LeaseLost (the job
+        was cancelled or rescued, or the handler has returned), JobCancelled, DeadlineExceeded, ShuttingDown: let these through;
+        TypeError outside a worker.
         """
         raise TypeError("this Job stands outside a worker: in a test, use awa_pool.testing.HandlerJob")
 

@@ -14,6 +14,8 @@ ANSWER = "awa:callback"
 
 Registered = tuple[str, int]
 """Id and number of a callback."""
+Rules = dict[str, str]
+"""What an answer to a callback comes to: expressions by the name of the argument that gave them (see `rules`)."""
 
 
 class Resumed(NamedTuple):
@@ -26,10 +28,11 @@ class Resumed(NamedTuple):
 class CallbackToken:
     """A callback of one attempt: `id` is what the outside world answers, `number` counts the job's callbacks from 1.
 
-    In an async handler it is to be awaited first: `token = await job.register_callback(60)`.
+    In an async handler it is to be awaited first: `token = await job.register_callback(60)`. `rules` are its expressions,
+    by the names of their arguments.
     """
 
-    __slots__ = ("_number", "_registering", "_text", "attempt", "timeout_s")
+    __slots__ = ("_number", "_registering", "_text", "attempt", "rules", "timeout_s")
 
     def __init__(
         self,
@@ -37,12 +40,14 @@ class CallbackToken:
         timeout_s: float,
         registered: Registered | None = None,
         registering: Callable[[], Awaitable[Registered]] | None = None,
+        rules: Rules | None = None,
     ) -> None:
         """`attempt`: job id and run_lease of whose it is. Either it is registered, or awaiting it does so, once."""
         self.attempt = attempt
         self.timeout_s = timeout_s
         self._text, self._number = registered or ("", 0)
         self._registering = registering
+        self.rules = rules or {}
 
     @property
     def id(self) -> str:
@@ -79,6 +84,15 @@ class CallbackToken:
 def checked_timeout_s(value: Any) -> float:
     """Return how long a callback is waited for, in seconds (a number or a timedelta), 0.01 to 365 days."""
     return gate.checked_seconds(value, TIMEOUT_S, "timeout_seconds")
+
+
+def checked_rules(filter: Any, on_complete: Any, on_fail: Any, transform: Any) -> Rules:
+    """Return the rules of a callback, compiled and found good; {} where there are none. Errors: as `rules.checked`."""
+    if filter is None and on_complete is None and on_fail is None and transform is None:
+        return {}
+    from . import rules  # only for handlers that have some
+
+    return rules.checked(filter=filter, on_complete=on_complete, on_fail=on_fail, transform=transform)
 
 
 def answer_of(metadata: dict[str, Any]) -> Resumed | None:

@@ -15,7 +15,7 @@ from awa_pool.errors import StagingError
 from awa_pool.job import Job
 from awa_pool.registry import Registry
 from awa_pool.requests import InsertRequest, options_of
-from awa_pool.tokens import ANSWER, CallbackToken, checked_timeout_s
+from awa_pool.tokens import ANSWER, CallbackToken, checked_rules, checked_timeout_s
 from awa_pool.tracing import TRACEPARENT
 from awa_pool.worker.events import Piece
 
@@ -143,14 +143,26 @@ class HandlerJob(Job[A]):
             **told_of(error),
         )
 
-    def register_callback(self, timeout_seconds: float | timedelta) -> CallbackToken:
-        """Note a callback with a random id in `callbacks`; nobody can answer it. In an async handler it is to be awaited."""
+    def register_callback(
+        self,
+        timeout_seconds: float | timedelta,
+        *,
+        filter: str | None = None,
+        on_complete: str | None = None,
+        on_fail: str | None = None,
+        transform: str | None = None,
+    ) -> CallbackToken:
+        """Note a callback with a random id in `callbacks`, its expressions checked and kept in the token's `rules`.
+
+        Nobody can answer it. In an async handler it is to be awaited.
+        """
         timeout_s = checked_timeout_s(timeout_seconds)
+        rules = checked_rules(filter, on_complete, on_fail, transform)
         number = 1 + (
             self.callbacks[-1].number if self.callbacks else self.resumed.number if self.resumed else 0
         )
         self._newest = (number, str(uuid4()))
-        token = CallbackToken((self.id, self.run_lease), timeout_s, (self._newest[1], number))
+        token = CallbackToken((self.id, self.run_lease), timeout_s, (self._newest[1], number), rules=rules)
         self.callbacks.append(token)
         return token
 

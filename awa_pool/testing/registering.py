@@ -15,7 +15,7 @@ from awa_pool.messages import CallbackRegistered, RegisterCallback
 from awa_pool.store.callbacks import Registered as Row
 from awa_pool.store.callbacks import register_callbacks
 from awa_pool.store.statements import Call
-from awa_pool.tokens import Registered
+from awa_pool.tokens import Registered, Rules
 from awa_pool.worker.attempt import Attempt
 from awa_pool.worker.registering import Registrar, Request
 from awa_pool.worker.reporting import identity_of
@@ -31,20 +31,20 @@ class ClientRegistrar(Registrar):
         self._client = client
         self._loop = asyncio.get_running_loop() if isinstance(client, AsyncClient) else None
 
-    def register(self, job: Attempt, timeout_s: float) -> Registered:
+    def register(self, job: Attempt, timeout_s: float, rules: Rules | None = None) -> Registered:
         """Register, and wait until it is committed."""
-        message = _message_of(job, timeout_s)
+        message = _message_of(job, timeout_s, rules or {})
         for _ in range(_TRIES):
             if (row := self._ask(_call_of(message))).status != "busy":
                 break
             time.sleep(_PAUSE_S)
         return _result(message, row)
 
-    async def register_async(self, job: Attempt, timeout_s: float) -> Registered:
+    async def register_async(self, job: Attempt, timeout_s: float, rules: Rules | None = None) -> Registered:
         """Register, and wait until it is committed."""
         if self._loop is None:
-            return self.register(job, timeout_s)
-        return await asyncio.to_thread(self.register, job, timeout_s)
+            return self.register(job, timeout_s, rules)
+        return await asyncio.to_thread(self.register, job, timeout_s, rules)
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -56,13 +56,13 @@ class ClientRegistrar(Registrar):
         return asyncio.run_coroutine_threadsafe(self._client._run(call, None), self._loop).result()[0]
 
 
-def _message_of(job: Attempt, timeout_s: float) -> RegisterCallback:
+def _message_of(job: Attempt, timeout_s: float, rules: Rules) -> RegisterCallback:
     identity = identity_of(job)
     if identity is None:
         raise LeaseLost("the attempt has ended: register a callback while its handler runs")
     slot, receipt_id, nonce, index, job_id, run_lease = identity
     return RegisterCallback(
-        1, slot, receipt_id, nonce, index, job_id, run_lease, str(uuid.uuid4()), timeout_s
+        1, slot, receipt_id, nonce, index, job_id, run_lease, str(uuid.uuid4()), timeout_s, rules
     )
 
 
@@ -70,7 +70,7 @@ def _call_of(message: RegisterCallback) -> Call[list[Row]]:
     item: dict[str, Any] = {
         "slot": message.slot, "receipt_id": message.receipt_id, "nonce": message.nonce, "index": message.index,
         "job_id": message.job_id, "run_lease": message.run_lease, "timeout_s": message.timeout_s,
-        "wanted_id": message.callback_id,
+        "wanted_id": message.callback_id, "rules": message.rules or None,
     }  # fmt: skip
     return register_callbacks(orjson.dumps([item]))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from awa_pool.job import Job
 from awa_pool.registry import Registry
-from awa_pool.tokens import CallbackToken, Registered, checked_timeout_s
+from awa_pool.tokens import CallbackToken, Registered, Rules, checked_rules, checked_timeout_s
 from awa_pool.tracing import TRACEPARENT
 
 if TYPE_CHECKING:  # loaded by the first handler that stages
@@ -52,22 +52,32 @@ def job_type_of(
             if self._reporter is not None:
                 self._reporter.say(self, at_once=at_once)
 
-        def register_callback(self, timeout_seconds: float | timedelta) -> CallbackToken:
+        def register_callback(
+            self,
+            timeout_seconds: float | timedelta,
+            *,
+            filter: str | None = None,
+            on_complete: str | None = None,
+            on_fail: str | None = None,
+            transform: str | None = None,
+        ) -> CallbackToken:
             timeout_s = checked_timeout_s(timeout_seconds)
+            rules = checked_rules(filter, on_complete, on_fail, transform)
             registrar = self._registrar
             if registrar is None:
                 return super().register_callback(timeout_seconds)
             attempt = (self.id, self.run_lease)
             task = self._registry.tasks.get(self.kind)
             if task is not None and task.is_async:
-                return CallbackToken(attempt, timeout_s, registering=partial(self._registering, timeout_s))
-            registered = registrar.register(self, timeout_s)
+                registering = partial(self._registering, timeout_s, rules)
+                return CallbackToken(attempt, timeout_s, registering=registering, rules=rules)
+            registered = registrar.register(self, timeout_s, rules)
             self._note(registered)
-            return CallbackToken(attempt, timeout_s, registered)
+            return CallbackToken(attempt, timeout_s, registered, rules=rules)
 
-        async def _registering(self, timeout_s: float) -> Registered:
+        async def _registering(self, timeout_s: float, rules: Rules) -> Registered:
             assert self._registrar is not None
-            registered = await self._registrar.register_async(self, timeout_s)
+            registered = await self._registrar.register_async(self, timeout_s, rules)
             self._note(registered)
             return registered
 

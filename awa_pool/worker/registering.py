@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from awa_pool.errors import AwaError, JobCancelled, LeaseLost, ShuttingDown, StoreRefused, TransitionRefused
 from awa_pool.messages import CallbackRegistered, RegisterCallback
-from awa_pool.tokens import Registered
+from awa_pool.tokens import Registered, Rules
 from awa_pool.wire import Dealer, Poller
 
 from .reporting import identity_of
@@ -79,10 +79,10 @@ class Registrar:
         self._cut = False
         self._closing = False
 
-    def register(self, job: Attempt, timeout_s: float) -> Registered:
+    def register(self, job: Attempt, timeout_s: float, rules: Rules | None = None) -> Registered:
         """Register, and wait until it is committed. Errors: as of `Job.register_callback`."""
         answered = threading.Event()
-        request = self.ask(job, timeout_s, answered.set)
+        request = self.ask(job, timeout_s, answered.set, rules)
         try:
             while not answered.wait(LOOK_S):
                 if job.is_cancelled():
@@ -91,7 +91,7 @@ class Registrar:
             self.forget(request)
         return request.result()
 
-    async def register_async(self, job: Attempt, timeout_s: float) -> Registered:
+    async def register_async(self, job: Attempt, timeout_s: float, rules: Rules | None = None) -> Registered:
         """Register, and wait on the running event loop until it is committed."""
         loop = asyncio.get_running_loop()
         answered = asyncio.Event()
@@ -100,14 +100,16 @@ class Registrar:
             with contextlib.suppress(RuntimeError):  # that loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(answered.set)
 
-        request = self.ask(job, timeout_s, wake)
+        request = self.ask(job, timeout_s, wake, rules)
         try:
             await answered.wait()
         finally:
             self.forget(request)
         return request.result()
 
-    def ask(self, job: Attempt, timeout_s: float, wake: Callable[[], object]) -> Request:
+    def ask(
+        self, job: Attempt, timeout_s: float, wake: Callable[[], object], rules: Rules | None = None
+    ) -> Request:
         """Send a request for a callback. Errors: LeaseLost once the handler has returned; ShuttingDown."""
         from uuid import uuid4  # worth 1 MiB to a worker that registers none
 
@@ -122,7 +124,7 @@ class Registrar:
             number = next(self._numbers)
             slot, receipt_id, nonce, index, job_id, run_lease = identity
             message = RegisterCallback(
-                number, slot, receipt_id, nonce, index, job_id, run_lease, str(uuid4()), timeout_s
+                number, slot, receipt_id, nonce, index, job_id, run_lease, str(uuid4()), timeout_s, rules or {}
             )
             request = self._requests[number] = Request(message, wake, monotonic())
             self._fresh.append(request)
