@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from models import in_handler_waits as waits
 from models.checker import check
 from models.key_order import Locks, all_committed
 from models.key_order import State as LockState
@@ -44,3 +45,46 @@ def test_locks_in_two_orders_are_caught_waiting_in_a_circle(broken: str) -> None
     violation = check(LockState(), Locks(**{broken: False}).actions, {}, may_end=all_committed).violation
     assert violation is not None
     assert violation.law == "nothing can go on"
+
+
+def test_a_handler_that_waits_gets_its_answer_once_or_is_told_how_its_attempt_ended() -> None:
+    verdict = check(
+        waits.State(),
+        waits.Model(waits.Waits()).actions,
+        waits.LAWS,
+        goal=waits.told_or_undecided,
+        is_fault=waits.is_fault,
+    )
+    assert verdict.violation is None, str(verdict.violation)
+    assert (
+        verdict.states > 100_000
+    )  # two callbacks, two answers, two runs, and finalizers that die at any moment
+
+
+@pytest.mark.parametrize(
+    ("broken", "law"),
+    [
+        (
+            "spends_early",
+            "an accepted answer is kept until it is delivered, or its attempt has ended otherwise",
+        ),
+        ("expires_answered", "a callback is decided once"),
+        ("wakes_early", "what is delivered has been accepted"),
+        ("unlocked", "an accepted answer is kept until it is delivered, or its attempt has ended otherwise"),
+        ("any_token", "an older callback is not answered"),
+        ("unnumbered", "a token brings its own answer"),
+        ("said_once", "the goal is out of reach"),
+        ("unspent", "an answer is delivered once"),
+        ("unguarded", "an attempt ends once, and neither runs nor waits after it"),
+    ],
+)
+def test_a_broken_wait_is_caught(broken: str, law: str) -> None:
+    violation = check(
+        waits.State(),
+        waits.Model(waits.Waits(**{broken: True})).actions,
+        waits.LAWS,
+        goal=waits.told_or_undecided,
+        is_fault=waits.is_fault,
+    ).violation
+    assert violation is not None
+    assert violation.law == law, str(violation)
