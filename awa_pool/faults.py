@@ -29,6 +29,9 @@ POINTS = (
     "worker.started",  # the page says that an attempt runs, its handler has not been called
     "worker.ran",  # handlers have returned and the page says so, no message has left
     "worker.sent",  # the results have left, nobody has acknowledged them
+    "handler.leased",  # an attempt is in leases, its handler's own transaction has not begun
+    "handler.completed",  # that transaction holds the completion, and is not committed
+    "handler.committed",  # it is, and nobody knows
     "finalizer.heard",  # results have come and are not written
     "finalizer.committed",  # the database has them, neither worker nor dispatcher knows
     "maintenance.answered",  # a chore has committed, its leader has not read the answer

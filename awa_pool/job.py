@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from .tokens import ANSWER, CallbackToken, Resumed, answer_of
 
 if TYPE_CHECKING:
+    from .completing import Completing
     from .follow_ups import FollowUps, StagingBuffer
 
 A = TypeVar("A")
@@ -98,6 +99,29 @@ class Job(Generic[A]):
         Errors: ValidationError naming the argument; ConfigError without the extra that expressions need; LeaseLost (the job
         was cancelled or rescued, or the handler has returned), JobCancelled, DeadlineExceeded, ShuttingDown: let these through;
         TypeError outside a worker.
+        """
+        raise TypeError("this Job stands outside a worker: in a test, use awa_pool.testing.HandlerJob")
+
+    def completing(self, conn: Any) -> Completing:
+        """Complete the job in a transaction of the handler's: `with job.completing(conn): …`, `async with` an AsyncConnection.
+
+        For tasks declared with `caller_completes=True` (docs/caller-owned-completion.md). Rows that the block writes with `conn`, a
+        psycopg connection to the pool's own database, and the completion commit together, at the end of the block; where `conn`
+        is in a transaction already, when that commits. An exception in the block completes nothing.
+        Errors, each of which leaves the job as it is: LeaseLost (the attempt has ended), TransitionRefused, ValidationError,
+        SchemaMismatch, StoreRefused, and as of `register_callback`; psycopg's own.
+        """
+        raise TypeError("this Job stands outside a worker: in a test, use awa_pool.testing.HandlerJob")
+
+    def wait_for_callback(self, token: CallbackToken) -> Any:
+        """Wait until the callback is answered, and return the payload; the attempt goes on, and others use its slot meanwhile.
+
+        In an async handler it is to be awaited; a plain one blocks, and its task is declared with `waits=True`. A token is
+        for one wait; a newer one may be registered after it.
+        Errors: CallbackTimeout, LeaseLost (answered so that the job has ended, or rescued), JobCancelled, DeadlineExceeded,
+        ShuttingDown: let them through; CallbackNotFound for a token that a newer one has replaced; TransitionRefused for a token
+        that was waited for, or is another attempt's, for a second wait at a time, and in a plain handler without `waits=True`;
+        DecodeError for a payload that JSON readers cannot give back; TypeError outside a worker.
         """
         raise TypeError("this Job stands outside a worker: in a test, use awa_pool.testing.HandlerJob")
 

@@ -11,23 +11,32 @@ from awa_pool.registry import Registry
 from awa_pool.tokens import CallbackToken, Registered, Rules, checked_rules, checked_timeout_s
 from awa_pool.tracing import TRACEPARENT
 
-if TYPE_CHECKING:  # loaded by the first handler that stages
+if TYPE_CHECKING:  # loaded by the first handler that completes its job, or stages
+    from awa_pool.completing import Completing, Completion
     from awa_pool.follow_ups import StagingBuffer
     from awa_pool.hooks import JobEvent
 
     from .events import Piece
     from .registering import Registrar
     from .reporting import Reporter
+    from .seats import Seat
+    from .waiting import Wait
 
 
 class Attempt(Job[Any]):
     """A job with what a worker has to remember of it while it runs."""
 
-    __slots__ = ("_began_s", "_piece", "_told")
+    __slots__ = ("_began_s", "_completion", "_piece", "_told")
     _began_s: float
     """Set where the kind has hooks."""
+    _completion: Completion
+    """Set by the first use of `completing`."""
     _piece: Piece | None
     """The piece that it is of; None once it is settled."""
+    _seat: Seat
+    """Set in the async lane."""
+    _wait: Wait | None
+    """The wait of its handler, while there is one."""
     _told: list[JobEvent]
     """Set by an owed outcome: what hooks are to hear of the job it is about."""
 
@@ -43,8 +52,21 @@ def job_type_of(
         _reporter: ClassVar[Reporter | None] = reporter
         _registrar: ClassVar[Registrar | None] = registrar
 
+        def completing(self, conn: Any) -> Completing:
+            from .leasing import completing
+
+            if self._registrar is None:
+                return super().completing(conn)
+            return completing(self, self._registrar, self._registry.tasks.get(self.kind), conn)
+
         def _open_staging(self) -> StagingBuffer:
             from awa_pool.follow_ups import StagingBuffer
+
+            task = self._registry.tasks.get(self.kind)
+            if task is not None and task.caller_completes:
+                from .leasing import refuse_staging
+
+                raise refuse_staging(self)
 
             return StagingBuffer(self._registry, self.id, self.metadata.get(TRACEPARENT))
 
@@ -80,6 +102,17 @@ def job_type_of(
             registered = await self._registrar.register_async(self, timeout_s, rules)
             self._note(registered)
             return registered
+
+        def wait_for_callback(self, token: CallbackToken) -> Any:
+            registrar = self._registrar
+            if registrar is None:
+                return super().wait_for_callback(token)
+            from .waiting import wait, wait_async
+
+            task = self._registry.tasks.get(self.kind)
+            if task is not None and task.is_async:
+                return wait_async(registrar, self, token)
+            return wait(registrar, self, task, token)
 
         def _note(self, registered: Registered) -> None:
             text, number = registered

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from awa_pool.errors import CallbackNotFound, DecodeError
 from awa_pool.job import Job
-from awa_pool.outcomes import Ending, describe_error, resolve_outcome, retry_delay_s
+from awa_pool.outcomes import COMPLETED, Ending, describe_error, resolve_outcome, retry_delay_s
 from awa_pool.registry import Registry, Task
 from awa_pool.states import Outcome
 
@@ -68,6 +68,9 @@ class Endings:
             if registry.triggers.hooks(task.kind, task.args_type)
         )
         """Kinds whose hooks are told."""
+        self.owned = frozenset(task.kind for task in registry.tasks.values() if task.caller_completes)
+        """Kinds whose handlers complete their jobs."""
+        self.watched |= self.owned
         if self.hooked:
             self.watched |= {OWED}
         self.job = self._job_with_news if self.hooked else self._job
@@ -162,6 +165,13 @@ class Endings:
         A completion with follow-ups may not: should this process die before the finalizer has them, it is to run again.
         """
         staged: Sequence[Sealed] = ()
+        owned = False
+        if task.kind in self.owned:
+            from .owning import ruled
+
+            ending, owned = ruled(task, job, ending, self._rng)
+            if owned:
+                piece.owned.append(index)
         if ending.token is not None:
             ending = self._checked_park(job, task, ending)
         if (staging := job._staging) is not None:
@@ -180,7 +190,9 @@ class Endings:
         if task.kind in self.watched:
             ending, staged = self._with_specs(job, task, ending, staged)
             if self.hooked:
-                self._keep_news(piece, index, job, ending)
+                # Of a lost one hooks hear in another way: what they are to hear here is that it has completed itself.
+                told = COMPLETED if owned and ending.outcome is Outcome.LOST else ending
+                self._keep_news(piece, index, job, told)
         follow_ups = b"[%s]" % b",".join(sealed.text for sealed in staged) if staged else b""
         self.record(piece, index, job.id, job.run_lease, job.kind, ending, follow_ups, progress)
         return ending.outcome is Outcome.COMPLETED and not follow_ups

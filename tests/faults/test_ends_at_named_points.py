@@ -13,7 +13,7 @@ from pool_rig import PoolProcess, alive, pool, wait_until
 from awa_pool.faults import POINTS
 
 QUICK = {"heartbeat_s": 0.5, "stale_s": 2.0, "log_level": "info"}
-ACTORS = [point for point in POINTS if not point.startswith(("worker.", "supervisor."))]
+ACTORS = [point for point in POINTS if not point.startswith(("worker.", "handler.", "supervisor."))]
 
 
 def at(folder: Path, action: str, *points: str) -> str:
