@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .errors import AwaError as AwaError
     from .errors import BootFailed as BootFailed
     from .errors import CallbackNotFound as CallbackNotFound
+    from .errors import CallbackTimeout as CallbackTimeout
     from .errors import ConfigError as ConfigError
     from .errors import DeadlineExceeded as DeadlineExceeded
     from .errors import DecodeError as DecodeError
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "client": ("AsyncClient", "Client"),
     "errors": (
-        "AwaError", "BootFailed", "CallbackNotFound", "ConfigError", "DeadlineExceeded", "DecodeError", "FollowUpFailed",
+        "AwaError", "BootFailed", "CallbackNotFound", "CallbackTimeout", "ConfigError", "DeadlineExceeded", "DecodeError", "FollowUpFailed",
         "JobCancelled", "JobNotFound", "LeaseLost", "PayloadTooLarge", "RegistrationError", "SchemaMismatch", "ShuttingDown",
         "StagingError", "StoreConflict", "StoreError", "StoreRefused", "StoreUnavailable", "TerminalError", "TransitionRefused",
         "UniqueConflict", "ValidationError",

@@ -184,6 +184,9 @@ class PoolConfig:
     data_dir: str | None = _setting(_text, None, "where the embedded server keeps its data")
     workers: int = _setting(_whole(1, 1024), os.cpu_count() or 1, "worker processes")
     concurrency: int = _setting(_whole(1, 10_000), 100, "async jobs that one worker runs at once")
+    max_waiting: int = _setting(
+        _whole(0, 10_000), 1000, "handlers of one worker that may wait for callbacks without holding a slot"
+    )
     queues: tuple[QueueSpec, ...] = _setting(
         _queues, (), "queues to serve, NAME[:MAX]; none: those that the app's tasks name", flag="--queue"
     )

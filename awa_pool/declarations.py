@@ -53,6 +53,7 @@ class Declarations:
         cancel_kill: bool | None = None,
         unique_opts: dict[str, Any] | None = None,
         caller_completes: bool = False,
+        waits: bool = False,
     ) -> Callable[[F], F]:
         """Register the decorated function, def or async def, as the handler of a kind of job.
 
@@ -61,8 +62,10 @@ class Declarations:
         failed; by default min(2^attempt s plus up to 25 % jitter, 24 h). Queue, max_attempts and priority are the
         defaults of its jobs. `deadline`: seconds or a timedelta that an attempt may take; then `DeadlineExceeded` is
         raised in it, and `grace` later (None: the pool's --kill-grace) its process is killed. `cancel_kill`: whether a
-        cancelled attempt that goes on is killed after that grace too; None: if the handler is not async.
+        cancelled attempt that goes on is killed after that grace too; None: if its handler has a worker to itself.
         `unique_opts`: at most one job with the same key at a time (docs/unique-jobs.md); {} takes the defaults.
+        `waits`: a plain function may call `job.wait_for_callback`: it runs in a thread of its own, side by side with
+        others (docs/callbacks.md). An async one may without it.
         `caller_completes`: the handler completes the job in a transaction of its own (docs/caller-owned-completion.md).
         Errors: RegistrationError.
         """
@@ -71,7 +74,7 @@ class Declarations:
             self.registry.add(
                 args_type, handler, kind=kind, queue=queue, max_attempts=max_attempts, backoff=backoff,
                 priority=priority, deadline=deadline, grace=grace, cancel_kill=cancel_kill,
-                unique_opts=unique_opts, caller_completes=caller_completes,
+                unique_opts=unique_opts, caller_completes=caller_completes, waits=waits,
             )  # fmt: skip
             return handler
 

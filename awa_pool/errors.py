@@ -19,7 +19,8 @@ AwaError
 │   └── UnknownMessage     a message has a type nobody registered
 ├── DeadlineExceeded       raised in a handler whose deadline has passed: clean up and end
 ├── JobCancelled           raised in an async handler whose job was cancelled: clean up and end
-├── ShuttingDown           raised in a handler that waits for the database while its pool stops: the job goes back
+├── CallbackTimeout        raised in a handler whose callback nobody has answered in time: the attempt has ended
+├── ShuttingDown           raised in a handler that waits for an answer while its pool stops: the job goes back
 ├── LeaseLost              the attempt is not its handler's any more: cancelled, rescued, or ended
 ├── BootFailed             a process of the pool did not become ready
 ├── EmbeddedError          the embedded server cannot be installed, started or reached
@@ -124,6 +125,10 @@ class DeadlineExceeded(AwaError):
 
 class JobCancelled(AwaError):
     """Raised once in an async handler whose job was cancelled; raised by a handler itself, it cancels the job."""
+
+
+class CallbackTimeout(AwaError):
+    """Raised in a handler whose callback was not answered in time: the attempt has ended, and the job is tried again or has failed."""
 
 
 class ShuttingDown(AwaError):

@@ -124,7 +124,9 @@ class Holding(Message):
 
     audit: int
     pieces: list[Any]  # list[Piece]
-    waiting: list[Any] = field(default_factory=list)  # list[Piece]: of these, what waits and has given its slot away
+    waiting: list[Any] = field(
+        default_factory=list
+    )  # list[Piece]: of these, what waits and has given its slot away
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +324,10 @@ class Configure(Message):
     """First message to a child: everything it needs, the DSN included (never on a command line)."""
 
     settings: dict[str, Any]
+
+
+REPLACED = "replaced"
+"""Reason of a `Stop` to a worker whose successor is there: what it runs has all the time it takes."""
 
 
 @dataclass(frozen=True, slots=True)

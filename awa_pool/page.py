@@ -31,12 +31,13 @@ from .errors import AwaError
 LANES = ("sync", "async")
 DEFAULT_JOURNAL = 1024
 
-_MAGIC = 0x6177_615F_7067_0001
+_MAGIC = 0x6177_615F_7067_0002
 _HEADER = struct.Struct(
     "=8q"
 )  # magic, pid, kinds offset, kinds bytes, journal rows, sync places, async places, size
-_LANE_WORDS = 8  # jobs done, highest journal row ever used + 1, attempts started with a deadline, and room
+_LANE_WORDS = 8  # jobs done, highest journal row ever used + 1, attempts started with a deadline, highest place ever used + 1, and room
 _DEADLINES = 2
+_PLACES_USED = 3
 _ROW_WORDS = 8  # version, slot, receipt_id, nonce, started, completed, ended, version
 _ROW = struct.Struct("=8q")
 _STARTED = 4
@@ -55,7 +56,7 @@ class Phase(IntEnum):
 
     IDLE = 0
     HANDLER = 1
-    WAITING = 2  # in an async handler that is awaiting; written by lanes that know
+    WAITING = 2  # its handler waits for a callback
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,8 @@ class LanePage:
         self._places = self._journal + rows * _ROW_WORDS
         self._free = list(range(rows - 1, -1, -1))  # the newest freed first: few cache lines are ever touched
         self._version = 0
+        if places == 1:
+            self.use_place(0)
 
     @property
     def full(self) -> bool:
@@ -205,6 +208,11 @@ class LanePage:
         """Offset in `buffer` of a running entry."""
         return (self._places + place * _PLACE_WORDS) * 8
 
+    def use_place(self, place: int) -> None:
+        """Let readers look at `place` from now on."""
+        if self.words[self._lane + _PLACES_USED] <= place:
+            self.words[self._lane + _PLACES_USED] = place + 1
+
     def set_phase(self, place: int, phase: Phase) -> None:
         """Change what the attempt in `place` is doing; IDLE empties the place."""
         self.words[self._places + place * _PLACE_WORDS + _PHASE] = int(phase)
@@ -245,8 +253,8 @@ class Page:
     ) -> Page:
         """Make the page of this process at `path`, replacing one of an earlier incarnation.
 
-        `capacity` is the number of places of the async lane (the sync lane has one); `journal` the pieces a lane can
-        have open or unacknowledged; `rules` say of kinds when they may be killed. A reader never sees a half-made page.
+        `capacity` is the number of places of the async lane (the sync lane has one); `journal` the pieces that a lane
+        can have open or unacknowledged, beside those of attempts that wait; `rules` say of kinds when they may be killed. A reader never sees a half-made page.
         """
         names = kinds or []
         journal = max(journal, 2 * capacity)
@@ -325,7 +333,8 @@ class PageReader:
         """Read only what runs in `lane` now."""
         number = LANES.index(lane)
         first = self._first_word(number) + _LANE_WORDS + self._rows * _ROW_WORDS
-        places = (self._place((first + place * _PLACE_WORDS) * 8) for place in range(self._places[number]))
+        used = min(self._word(self._first_word(number) + _PLACES_USED), self._places[number])
+        places = (self._place((first + place * _PLACE_WORDS) * 8) for place in range(used))
         return [running for running in places if running is not None]
 
     def journal(self, lane: str) -> list[PieceMarks]:

@@ -61,9 +61,17 @@ class Task:
     deadline_s: float | None = None  # of each attempt, where the job does not say its own
     grace_s: float | None = None  # from the deadline, or a cancel, to the kill; None: the pool's
     cancel_kill: bool = True  # a cancelled attempt that goes on is killed after the grace
+    waits: bool = (
+        False  # a plain handler that may wait for callbacks: it gets a thread of its own, beside async ones
+    )
     unique: Uniqueness | None = None  # of jobs that say nothing of it themselves
     caller_completes: bool = False  # its handler completes it, in a transaction of its own
     decoder: Decoder | None = None  # None: the hints of the args type could not be resolved yet
+
+    @property
+    def beside_others(self) -> bool:
+        """Its attempts run side by side in the worker's async lane."""
+        return self.is_async or self.waits
 
 
 class Registry:
@@ -91,6 +99,7 @@ class Registry:
         cancel_kill: bool | None = None,
         unique_opts: dict[str, Any] | None = None,
         caller_completes: bool = False,
+        waits: bool = False,
     ) -> Task:
         """Register a handler for args of `args_type`; the kind is the type's snake_case name unless given.
 
@@ -114,7 +123,8 @@ class Registry:
                 priority=checked_priority(priority),
                 deadline_s=None if deadline is None else checked_deadline_s(deadline),
                 grace_s=None if grace is None else checked_seconds(grace, GRACE_S, "grace"),
-                cancel_kill=_checked_cancel_kill(cancel_kill, not is_async),
+                cancel_kill=_checked_cancel_kill(cancel_kill, not is_async and not waits),
+                waits=_checked_waits(waits, is_async),
                 unique=checked_unique(unique_opts),
                 caller_completes=_checked_flag(caller_completes, "caller_completes"),
             )
@@ -203,6 +213,16 @@ def _checked_cancel_kill(given: Any, default: bool) -> bool:
     if given is not None and type(given) is not bool:
         raise ValidationError(f"expected True or False, got {type(given).__name__}", path="cancel_kill")
     return default if given is None else given
+
+
+def _checked_waits(given: Any, is_async: bool) -> bool:
+    if type(given) is not bool:
+        raise ValidationError(f"expected True or False, got {type(given).__name__}", path="waits")
+    if given and is_async:
+        raise ValidationError(
+            "it is for plain functions; an async handler may wait for callbacks without it", path="waits"
+        )
+    return given
 
 
 def _check_callable(function: Any, what: str, *, parameters: int) -> None:

@@ -32,7 +32,7 @@ class CallbackToken:
     by the names of their arguments.
     """
 
-    __slots__ = ("_number", "_registering", "_text", "attempt", "rules", "timeout_s")
+    __slots__ = ("_number", "_registering", "_text", "attempt", "rules", "spent", "timeout_s")
 
     def __init__(
         self,
@@ -45,6 +45,8 @@ class CallbackToken:
         """`attempt`: job id and run_lease of whose it is. Either it is registered, or awaiting it does so, once."""
         self.attempt = attempt
         self.timeout_s = timeout_s
+        self.spent = False
+        """Its handler has waited for it and got the payload: a token is for one wait."""
         self._text, self._number = registered or ("", 0)
         self._registering = registering
         self.rules = rules or {}

@@ -16,6 +16,7 @@ DEFAULTS: dict[str, str] = {
     "workers": "one per core",
     "start_method": "forkserver",
     "concurrency": "100",
+    "max_waiting": "1000",
     "queues": "those that the app's tasks name",
     "drain_timeout_s": "25s",
     "kill_grace_s": "5s",

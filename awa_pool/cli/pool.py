@@ -30,6 +30,7 @@ def pool(
     workers: Annotated[str | None, option("workers", "N", POOL, "-w")] = None,
     queues: Annotated[list[str] | None, option("queues", "NAME[:MAX]", POOL, "-q")] = None,
     concurrency: Annotated[str | None, option("concurrency", "N", POOL)] = None,
+    max_waiting: Annotated[str | None, option("max_waiting", "N", POOL)] = None,
     start_method: Annotated[str | None, option("start_method", "forkserver|spawn", POOL)] = None,
     boot_timeout: Annotated[str | None, option("boot_timeout_s", "TIME", POOL)] = None,
     max_jobs_per_worker: Annotated[str | None, option("max_jobs_per_worker", "N", POOL)] = None,
@@ -60,6 +61,7 @@ def pool(
         raise ConfigError(f"two apps given, {app!r} and --app {app_flag!r}; leave one of the two out")
     given = {
         "app": app or app_flag, "workers": workers, "queues": queues or None, "concurrency": concurrency,
+        "max_waiting": max_waiting,
         "start_method": start_method, "boot_timeout_s": boot_timeout, "max_jobs_per_worker": max_jobs_per_worker,
         "max_rss_bytes": max_rss, "run_dir": run_dir, "dsn": dsn, "schema": schema, "embedded": embedded,
         "data_dir": data_dir, "listen": listen, "listen_dsn": listen_dsn, "poll_interval_s": poll_interval,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from awa_pool.messages import Retire, Stop
+from awa_pool.messages import REPLACED, Retire, Stop
 
 from .events import Command, Log, Tell, WorkerMeasured
 from .places import Child, Life
@@ -55,7 +55,7 @@ class Recycling:
                 child.life, child.leave_by_s = Life.STOPPING, now_s + IDLE_GRACE_S
                 if dispatcher is not None:
                     out.append(Tell(dispatcher.incarnation, Retire(child.number, child.incarnation)))
-                out.append(Tell(child.incarnation, Stop(NO_HURRY_S, "replaced")))
+                out.append(Tell(child.incarnation, Stop(NO_HURRY_S, REPLACED)))
         return out
 
     @staticmethod

@@ -76,6 +76,7 @@ def settings_for(
             "app": app.name,
             "app_blob": app.blob,
             "concurrency": config.concurrency,
+            "max_waiting": config.max_waiting,
             "kill_grace_s": config.kill_grace_s,
             "max_jobs": config.max_jobs_per_worker,
             "page_path": run_dir.page_path(number, incarnation),

@@ -17,7 +17,7 @@ from awa_pool.store.callbacks import register_callbacks
 from awa_pool.store.statements import Call
 from awa_pool.tokens import Registered, Rules
 from awa_pool.worker.attempt import Attempt
-from awa_pool.worker.registering import Registrar, Request
+from awa_pool.worker.registering import Registrar, Registration
 from awa_pool.worker.reporting import identity_of
 
 _TRIES = 100
@@ -76,6 +76,6 @@ def _call_of(message: RegisterCallback) -> Call[list[Row]]:
 
 
 def _result(message: RegisterCallback, row: Row) -> Registered:
-    request = Request(message, lambda: None, 0.0)
+    request = Registration(1, message, lambda: None, 0.0)
     request.outcome = CallbackRegistered(1, row.status, row.number or 0, row.status)
     return request.result()

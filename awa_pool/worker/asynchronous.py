@@ -1,4 +1,5 @@
-"""Runs async handlers: a thread with an event loop and sockets of its own, up to `capacity` attempts at once.
+"""Runs async handlers, and plain ones that wait: a thread with an event loop and sockets of its own, up to `capacity`
+attempts at once, and beside them those that wait for callbacks.
 
 Results go out as they come; those of one turn of the loop share a message. Everything here runs on the loop's thread;
 the main thread speaks to it through `post` and the flags that say how far it is.
@@ -7,27 +8,33 @@ the main thread speaks to it through `post` and the flags that say how far it is
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from awa_pool.errors import AwaError
+from awa_pool.errors import AwaError, LeaseLost
 from awa_pool.job import Job
-from awa_pool.page import PLACE, LanePage, Phase
+from awa_pool.page import LanePage
 from awa_pool.registry import Task
 
 from .bodies import Unreadable
 from .core import LaneCore
 from .endings import Endings, leave_out_our_frame
-from .events import Draining, Event, FinalizerReplaced, Flush, Piece, Tick
+from .events import Draining, Event, FinalizerReplaced, Flush, Piece, SayWaits, Tick
 from .lane import Lane
 from .limits import Reins, nearest_limit_s
 from .output import Tags
 from .process import leave_if_forked
 from .quota import Quota
+from .seats import Seat, Seats
+
+if TYPE_CHECKING:  # loaded by the first plain handler that may wait
+    from .registering import Registrar
+    from .threads import ThreadReins, Threads
 
 _START_S = 30.0
 _TICK_S = 0.1  # resending, and a second look at sockets whose descriptors only tell of edges
@@ -48,6 +55,7 @@ class AsyncLane:
         settings: Mapping[str, Any],
         capacity: int,
         quota: Quota,
+        registrar: Registrar,
     ) -> None:
         self._core = core
         self._quota = quota
@@ -56,12 +64,14 @@ class AsyncLane:
         self._endings = endings
         self._tags = tags
         self._settings = settings
-        self._free_places = list(range(capacity - 1, -1, -1))
-        self._version = 0
+        self._registrar = registrar
+        most_waiting = int(settings.get("max_waiting") or 0)
+        self._seats = Seats(core, page, int(settings["worker"]), capacity, most_waiting, self._post)
+        self._threads: Threads | None = None
         self._dirty: dict[int, Piece] = {}
         self._piece: Piece | None = None
         self._running: set[asyncio.Task[None]] = set()
-        self._live: dict[tuple[int, int], Reins] = {}
+        self._live: dict[tuple[int, int], Reins | ThreadReins] = {}
         """(job_id, run_lease) of the handlers that run."""
         self._ready = threading.Event()
         self._failure: BaseException | None = None
@@ -153,6 +163,15 @@ class AsyncLane:
             self._lane.step(event, monotonic())
         self._pump_soon()
 
+    def _post(self, call: Callable[[], None]) -> None:
+        """Have something called on this lane's thread; at once where that is the calling one."""
+        if threading.get_ident() == self._thread.ident:
+            call()
+            self._pump_soon()
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the worker has gone
+                self._loop.call_soon_threadsafe(self._posted, call)
+
     def _pump_soon(self) -> None:
         if not self._pump_due:
             self._pump_due = True
@@ -163,6 +182,7 @@ class AsyncLane:
         self._pump_due = False
         now_s = monotonic()
         dirty, self._dirty = self._dirty, {}
+        self._lane.step(SayWaits(), now_s)  # before the ends of those that have waited
         for piece in dirty.values():
             self._lane.step(Flush(piece), now_s)
         if dirty:
@@ -176,7 +196,7 @@ class AsyncLane:
             self._pump_soon()  # sending and receiving may swallow the edge: look again until nothing comes
 
     def _start_more(self, now_s: float) -> None:
-        while self._free_places and not self._core.draining:
+        while self._seats.room and not self._core.draining:
             if self._quota.exhausted:
                 self._lane.step(Draining(), now_s)
                 return
@@ -187,7 +207,7 @@ class AsyncLane:
                     return
                 self._piece = piece
                 piece.row = self._page.open_piece(piece.slot, piece.receipt_id, piece.nonce)
-            while piece.todo and self._free_places and not self._quota.exhausted:
+            while piece.todo and self._seats.room and not self._quota.exhausted:
                 self._start_next(piece, now_s)
 
     def _start_next(self, piece: Piece, now_s: float) -> None:
@@ -204,12 +224,11 @@ class AsyncLane:
         if task is None or isinstance(body, Unreadable) or (cancelled and (body[0], body[4]) in cancelled):
             self._endings.record_unrun(piece, index, body, cancelled)
             return
-        place = self._free_places.pop()
         extra = body[6]
         limit_s = task.deadline_s if extra is None else nearest_limit_s(extra, task)
-        self._show_start(piece, index, body, place, now_s, limit_s)
+        seat = self._seats.take(piece, index, body, self._kind_numbers.get(body[1], -1), now_s, limit_s)
         piece.running += 1
-        self._run_attempt(partial(self._attempt, piece, index, body, task, place, now_s, limit_s))
+        self._run_attempt(partial(self._attempt, piece, index, body, task, seat, now_s, limit_s))
 
     def _run_attempt(self, attempt: Callable[[], Coroutine[Any, Any, None]]) -> None:
         running = asyncio.Task(attempt(), loop=self._loop)  # whatever task factory a handler has set
@@ -224,50 +243,27 @@ class AsyncLane:
             # An attempt catches what reaches it, so this one had not begun: a handler has cancelled all tasks.
             self._run_attempt(attempt)
 
-    def _show_start(
-        self, piece: Piece, index: int, body: list[Any], place: int, now_s: float, limit_s: float | None
-    ) -> None:
-        page = self._page
-        piece.started |= 1 << index
-        page.words[page.started_word(piece.row)] = piece.started
-        self._version = version = self._version + 1
-        number = self._kind_numbers.get(body[1], -1)
-        at, phase = page.place_offset(place), int(Phase.HANDLER)
-        PLACE.pack_into(
-            page.buffer,
-            at,
-            version,
-            piece.receipt_id,
-            piece.nonce,
-            index,
-            body[0],
-            body[4],
-            number,
-            phase,
-            now_s,
-            0.0 if limit_s is None else now_s + limit_s,
-            version,
-        )
-        if limit_s is not None:
-            page.count_deadline()
-
     async def _attempt(
         self,
         piece: Piece,
         index: int,
         body: list[Any],
         task: Task,
-        place: int,
+        seat: Seat,
         began_s: float,
         limit_s: float | None,
     ) -> None:
         """Run one attempt to its end; whatever the handler does, it is recorded and the place freed."""
         job = self._endings.job(piece, task, index, body, partial(self._is_cancelled, body[0], body[4]))
         if job is not None:
-            job.deadline_s = limit_s
-            result, raised, late = await self._call(task, job, limit_s)
+            job.deadline_s, job._seat = limit_s, seat
+            result, raised, late = await self._call(task, job, seat, limit_s)
             leave_if_forked()
             ending = self._endings.of_handler(task, job.attempt, result, raised, late=late)
+            if (wait := getattr(job, "_wait", None)) is not None:
+                self._registrar.end(
+                    wait, LeaseLost("the handler has returned: its job waits for nothing more")
+                )
             if self._endings.settle(piece, index, job, task, ending):
                 piece.completed |= 1 << index
                 self._page.words[self._page.completed_word(piece.row)] = piece.completed
@@ -277,22 +273,22 @@ class AsyncLane:
             self._page.mark_ended(piece.row, 1 << index)
         self._endings.time(piece, task.kind, monotonic() - began_s)
         piece.running -= 1
-        self._page.set_phase(place, Phase.IDLE)
-        self._free_places.append(place)
+        self._seats.leave(seat)
         self._dirty[id(piece)] = piece
         self._pump_soon()
 
     async def _call(
-        self, task: Task, job: Job[Any], limit_s: float | None
+        self, task: Task, job: Job[Any], seat: Seat, limit_s: float | None
     ) -> tuple[object, BaseException | None, bool]:
         """Return what the handler returned and raised, and whether its deadline had passed."""
         self._tags.task_job.set(job)
         key = (job.id, job.run_lease)
-        mine = asyncio.current_task()
-        assert mine is not None
-        reins = self._live[key] = Reins(mine)
+        reins = self._live[key] = seat.reins = self._reins_for(task)
         timer = None if limit_s is None else self._loop.call_later(limit_s, reins.exceed, limit_s)
         try:
+            if not isinstance(reins, Reins):
+                assert self._threads is not None
+                return *(await self._threads.run(task, job, reins)), reins.late
             result = task.handler(job)
             return (await reins.drive(result) if task.is_async else result), None, reins.late
         except BaseException as problem:  # noqa: BLE001 (exit and cancellation too end the attempt, never the lane)
@@ -305,6 +301,17 @@ class AsyncLane:
                 timer.cancel()
             self._live.pop(key, None)
             self._core.cancelled.discard(key)
+
+    def _reins_for(self, task: Task) -> Reins | ThreadReins:
+        if task.waits:
+            from .threads import ThreadReins, Threads
+
+            if self._threads is None:
+                self._threads = Threads(self._loop)
+            return ThreadReins()
+        mine = asyncio.current_task()
+        assert mine is not None
+        return Reins(mine)
 
     def _is_cancelled(self, job_id: int, run_lease: int) -> bool:
         return (job_id, run_lease) in self._core.cancelled

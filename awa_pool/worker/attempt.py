@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # loaded by the first handler that completes its job, or stag
 class Attempt(Job[Any]):
     """A job with what a worker has to remember of it while it runs."""
 
-    __slots__ = ("_began_s", "_completion", "_piece", "_told")
+    __slots__ = ("_began_s", "_completion", "_piece", "_seat", "_told", "_wait")
     _began_s: float
     """Set where the kind has hooks."""
     _completion: Completion

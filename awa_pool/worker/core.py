@@ -15,6 +15,7 @@ from awa_pool.messages import (
     AskHolding,
     AttemptsEnded,
     AttemptsRan,
+    AttemptsWait,
     CancelJob,
     Holding,
     Message,
@@ -35,6 +36,7 @@ from .events import (
     Flush,
     Piece,
     ReleaseRow,
+    SayWaits,
     TellHooks,
     Tick,
     ToDispatcher,
@@ -95,6 +97,11 @@ class LaneCore:
         self._kept_jobs = 0
         self._kept_bytes = 0
         self._held: dict[tuple[int, int], int] = {}
+        self._waiting: dict[tuple[int, int], int] = {}
+        """Attempts that wait for a callback and have given their slots away."""
+        self._began: dict[tuple[int, int], int] = {}
+        self._went_on: dict[tuple[int, int], int] = {}
+        """What of that the dispatcher has yet to be told."""
         self._greeting = Greeting()
 
     @property
@@ -132,16 +139,31 @@ class LaneCore:
                 return piece
         return None
 
+    def waits(self, piece: Piece, mask: int) -> None:
+        """Note that an attempt waits and has given its slot away; told by `SayWaits`."""
+        key = (piece.receipt_id, piece.nonce)
+        _add(self._waiting, key, mask)
+        if not _take(self._went_on, key, mask):
+            _add(self._began, key, mask)
+
+    def goes_on(self, piece: Piece, mask: int) -> None:
+        """Note that an attempt goes on that has waited; told by `SayWaits`."""
+        key = (piece.receipt_id, piece.nonce)
+        _take(self._waiting, key, mask)
+        if not _take(self._began, key, mask):
+            _add(self._went_on, key, mask)
+
     def hello(self) -> WorkerReady:
         """Return what a dispatcher has to know of this lane; one that drains has a capacity of 0."""
         capacity = 0 if self.draining else self._capacity
         return WorkerReady(
-            self._worker, self._incarnation, self._lane, capacity, self._holding(), self._kinds
+            self._worker, self._incarnation, self._lane, capacity, _masks(self._held), self._kinds
         )
 
     def greet(self) -> WorkerReady:
-        """Return `hello`, to be said again (by `Tick`) until the dispatcher has said anything."""
+        """Return `hello`, to be said again (by `Tick`) until the dispatcher has said anything; `SayWaits` belongs after it."""
         self._greeting.begin()
+        self._began, self._went_on = dict(self._waiting), {}
         return self.hello()
 
     def step(self, event: Event, now_s: float) -> list[Command]:
@@ -152,8 +174,13 @@ class LaneCore:
             case Flush(piece):
                 return self._flush(piece, now_s)
             case Tick():
-                again: list[Command] = [ToDispatcher(self.hello())] if self._greeting.due(now_s) else []
+                again: list[Command] = []
+                if self._greeting.due(now_s):
+                    self._began, self._went_on = dict(self._waiting), {}
+                    again = [ToDispatcher(self.hello()), *self._say_waits()]
                 return again + self._resend(now_s, only_due=True)
+            case SayWaits():
+                return self._say_waits()
             case FinalizerReplaced():
                 return self._resend(now_s, only_due=False)
             case Draining():
@@ -175,7 +202,7 @@ class LaneCore:
                 if not self.idle:
                     self.cancelled.add((job_id, run_lease))
             case AskHolding(audit):
-                return [ToDispatcher(Holding(audit, self._holding()))]
+                return [ToDispatcher(Holding(audit, _masks(self._held), _masks(self._waiting)))]
             case ResultsCommitted(seq, stale, also):
                 return self._acknowledged(seq, stale, also)
         return []  # a message for another role: nothing of ours depends on it
@@ -273,9 +300,10 @@ class LaneCore:
             piece.nonce,
             [[kind, done] for kind, done in piece.done.items()],
             piece.others,
-            bool(piece.todo or self.pieces or len(self.active) > 1),
+            self._has_more_than(piece),
             self._oldest(),
             list(piece.staged),
+            piece.owned,
         )
         payload = tuple(piece.staged.values())
         ran = AttemptsRan(
@@ -291,8 +319,21 @@ class LaneCore:
         self._kept_bytes += size
         self.jobs_done += jobs
         piece.unacknowledged += 1
-        piece.done, piece.others, piece.staged, piece.timings, piece.told = {}, [], {}, {}, None
+        piece.done, piece.others, piece.staged, piece.owned, piece.timings, piece.told = (
+            {},
+            [],
+            {},
+            [],
+            {},
+            None,
+        )
         return [ToFinalizer(message, payload), ToDispatcher(ran)]
+
+    def _has_more_than(self, piece: Piece) -> bool:
+        """Say whether there will soon be other results; those of attempts that wait may take days."""
+        active = len(self.active) - len(self._waiting)
+        waits = (piece.receipt_id, piece.nonce) in self._waiting
+        return bool(piece.todo or self.pieces or active > (0 if waits else 1))
 
     def _acknowledged(self, seq: int, stale: list[Any], also: list[Any]) -> list[Command]:
         commands: list[Command] = []
@@ -341,8 +382,28 @@ class LaneCore:
         else:
             self._held.pop(key, None)
 
-    def _holding(self) -> list[Any]:
-        return [[receipt_id, mask] for (receipt_id, _), mask in self._held.items()]
+    def _say_waits(self) -> list[Command]:
+        """Tell what has changed. What a lost word said comes with the next `Holding`."""
+        said = ((self._went_on, False), (self._began, True))
+        self._began, self._went_on = {}, {}
+        return [ToDispatcher(AttemptsWait(_masks(each), waiting)) for each, waiting in said if each]
+
+
+def _add(attempts: dict[tuple[int, int], int], key: tuple[int, int], mask: int) -> None:
+    attempts[key] = attempts.get(key, 0) | mask
+
+
+def _take(attempts: dict[tuple[int, int], int], key: tuple[int, int], mask: int) -> bool:
+    """Take attempts off; False if they were not there."""
+    there = attempts.pop(key, 0)
+    if left := there & ~mask:
+        attempts[key] = left
+    return bool(there & mask)
+
+
+def _masks(attempts: dict[tuple[int, int], int]) -> list[Any]:
+    """Return `[[receipt_id, mask], …]`, as messages have it."""
+    return [[receipt_id, mask] for (receipt_id, _), mask in attempts.items()]
 
 
 def _true_of(kept: _Kept, stale: list[Any]) -> list[JobEvent]:

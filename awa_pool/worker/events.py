@@ -42,6 +42,8 @@ class Piece:
     """Items of `AttemptsEnded.others` since the last flush."""
     staged: dict[int, bytes] = field(default_factory=dict)
     """Index -> follow-ups, a JSON array, of those of `others` that have any."""
+    owned: list[int] = field(default_factory=list)
+    """Indexes of those of `others` whose handlers may have completed them themselves."""
     told: list[tuple[int, JobEvent]] | None = None
     """What hooks are to be told once it is committed, since the last flush; the index says of which attempt."""
     timings: dict[str, list[Any]] = field(default_factory=dict)
@@ -77,11 +79,16 @@ class FinalizerReplaced:
 
 
 @dataclass(frozen=True, slots=True)
+class SayWaits:
+    """Tell the dispatcher which attempts have begun to wait, and which go on, since it was told last."""
+
+
+@dataclass(frozen=True, slots=True)
 class Draining:
     """Start nothing more, give back what has not started."""
 
 
-Event = Arrived | Flush | Tick | FinalizerReplaced | Draining
+Event = Arrived | Flush | Tick | FinalizerReplaced | SayWaits | Draining
 
 
 # --- commands ----------------------------------------------------------------------------------------------

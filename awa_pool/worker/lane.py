@@ -9,7 +9,7 @@ from awa_pool.page import LanePage
 from awa_pool.wire import Dealer
 
 from .core import LaneCore
-from .events import Arrived, Command, Event, ReleaseRow, TellHooks, ToDispatcher, ToFinalizer
+from .events import Arrived, Command, Event, ReleaseRow, SayWaits, TellHooks, ToDispatcher, ToFinalizer
 
 if TYPE_CHECKING:
     from awa_pool.hooks import JobEvent
@@ -46,6 +46,7 @@ class Lane:
     def greet(self) -> None:
         """Tell the dispatcher, a new or the first one, that this lane is here and what it holds."""
         self.dispatcher.send(self.core.greet())
+        self.carry_out(self.core.step(SayWaits(), 0.0))
 
     def pump(self, now_s: float) -> bool:
         """Take in all messages that have come; True when there were any."""

@@ -133,6 +133,9 @@ class Reins:
         self.cancelled = False
         """It has been told of its cancel."""
 
+    def of_this_thread(self) -> None:
+        """Tell that no thread is the handler's own (`ThreadReins` are of one)."""
+
     def exceed(self, limit_s: float) -> None:
         """Raise `DeadlineExceeded` in the handler."""
         self.late = True

@@ -9,7 +9,7 @@ from typing import Any
 from awa_pool.control import ControlPipe
 from awa_pool.errors import AwaError
 from awa_pool.faults import reach
-from awa_pool.messages import ActorReplaced, Stats, Stop, StopNow, Worn
+from awa_pool.messages import REPLACED, ActorReplaced, Stats, Stop, StopNow, Worn
 from awa_pool.wire import Poller
 
 from .asynchronous import AsyncLane
@@ -166,9 +166,10 @@ class WorkerLoop:
                 case StopNow():
                     self._stopped_now = True
                     self._registrar.stopping(at_once=True)
-                case Stop(drain_s, _):
+                case Stop(drain_s, reason):
                     self._drained_by_s = now_s + drain_s
-                    self._registrar.stopping()
+                    if reason != REPLACED:  # one that makes room for another keeps its waits until they end
+                        self._registrar.stopping()
                     self._tell_lanes_to_drain(now_s)
                 case ActorReplaced("finalizer"):
                     self._greet_finalizer(now_s)

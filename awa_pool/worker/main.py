@@ -82,16 +82,17 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
     registry = load_app(settings)
     for hook in registry.process_start:
         _call_hook(hook, "process_start")
-    kinds = {kind: task.is_async for kind, task in registry.tasks.items()}
-    sync_kinds = [kind for kind, is_async in kinds.items() if not is_async]
-    async_kinds = [kind for kind, is_async in kinds.items() if is_async]
+    kinds = {kind: task.beside_others for kind, task in registry.tasks.items()}
+    sync_kinds = [kind for kind, beside in kinds.items() if not beside]
+    async_kinds = [kind for kind, beside in kinds.items() if beside]
     facts = _facts(registry, sync_kinds, async_kinds)
     registry.tasks[owed.KIND] = owed.outcome_task(registry)
     kinds[owed.KIND] = False
     (async_kinds if async_kinds and not sync_kinds else sync_kinds).append(owed.KIND)  # no lane for it alone
     capacity = max(1, int(settings.get("concurrency") or 1))
     rules = _kill_rules(registry, float(settings.get("kill_grace_s") or 0.0))
-    page = Page.create(str(settings["page_path"]), capacity if async_kinds else 1, list(kinds), rules=rules)
+    places = capacity + int(settings.get("max_waiting") or 0) if async_kinds else 1
+    page = Page.create(str(settings["page_path"]), places, list(kinds), rules=rules)
     teller, reporter, registrar = Teller(registry, tags), Reporter(settings), Registrar(settings)
     endings = Endings(
         registry, str(settings.get("app") or "__main__"), random.Random(), teller.tell, reporter, registrar
@@ -113,7 +114,9 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
     pipe.send(Ready(ROLE, incarnation, facts))
     if async_kinds:
         core = LaneCore(number, incarnation, "async", capacity, async_kinds)
-        async_lane = AsyncLane(core, page.async_, page.kind_numbers, endings, tags, settings, capacity, quota)
+        async_lane = AsyncLane(
+            core, page.async_, page.kind_numbers, endings, tags, settings, capacity, quota, registrar
+        )
         async_lane.start()
         loop.add_async(async_lane)
     gc.freeze()  # what boot has made stays: collections look at what jobs make

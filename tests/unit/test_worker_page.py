@@ -24,6 +24,7 @@ def store(
     last: int | None = None,
     deadline_s: float = 0.0,
 ) -> None:
+    lane.use_place(place)
     PLACE.pack_into(
         lane.buffer, lane.place_offset(place), version, 5, -6, index, 7, 8, kind, int(Phase.HANDLER), 1.5,
         deadline_s, version if last is None else last,
