@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from awa_pool.messages import AskHolding
 from awa_pool.states import Outcome
@@ -104,7 +103,7 @@ class Audit:
         desk.out.append(ReadOpenAttempts())
         ran_by = {peer for receipt in desk.books for peer in receipt.ran_by}
         for lane in desk.lanes:
-            if lane.pieces or lane.peer in ran_by:
+            if lane.pieces or lane.waiting or lane.peer in ran_by:
                 desk.out.append(Send(lane.peer, AskHolding(self.number)))
 
     def failed(self) -> None:
@@ -212,6 +211,8 @@ class Audit:
             if receipt is not None and (adrift := mask & receipt.adrift):
                 desk.books.hand(receipt, adrift)
                 lane.hand(receipt, adrift, 0.0, desk.now_s)
+                if receipt_id in lane.waits:
+                    desk.settle_waits(lane, receipt_id)
 
     def lane_ready(self, lane: Lane, held: dict[int, int]) -> None:
         """A lane has (re)connected and says what it holds."""
@@ -230,7 +231,7 @@ class Audit:
         self._holding[lane.peer] = held
         self.adopt(lane, held)
         missing: Suspects = {}
-        for piece in lane.pieces:
+        for piece in lane.held():
             if piece.handed_s < began_s:
                 receipt_id = piece.receipt.receipt_id
                 missing[receipt_id] = missing.get(receipt_id, 0) | piece.mask & ~held.get(receipt_id, 0)
@@ -255,10 +256,9 @@ class Audit:
         lane.drop(receipt_id, mask)
         if receipt is None:
             return
-        ran = receipt.ran & mask
-        healed = desk.end(receipt, mask & receipt.out, Outcome.RETURN) | desk.end(
-            receipt, ran, Outcome.LOST, LOST
-        )
+        ran = (receipt.ran | receipt.waiting) & mask  # what waits has started
+        healed = desk.end(receipt, ran, Outcome.LOST, LOST)
+        healed |= desk.end(receipt, mask & receipt.out, Outcome.RETURN)
         self.healed += healed.bit_count()
         desk.note(logging.WARNING, notes.JOBS_ADRIFT, receipt_id=receipt_id, jobs=healed.bit_count())
 
@@ -266,17 +266,3 @@ class Audit:
         self._holding.pop(peer, None)
         self._unheld.pop(peer, None)
         self._answered.pop(peer, None)
-
-
-def held_pieces(pieces: list[Any]) -> dict[int, int] | None:
-    """Read `[[receipt_id, mask], …]` of a message; None if it is not of that form."""
-    held: dict[int, int] = {}
-    for piece in pieces:
-        if not (
-            isinstance(piece, list) and len(piece) == 2 and type(piece[0]) is int and type(piece[1]) is int
-        ):
-            return None
-        if not 0 <= piece[1] < 1 << 63:
-            return None
-        held[piece[0]] = held.get(piece[0], 0) | piece[1]
-    return held

@@ -1,7 +1,7 @@
 """The books: every attempt this host has claimed and not yet seen closed.
 
 The bits of a receipt that are still open stand in exactly one place: in stock (here, not handed over), out (with a
-lane), ran (has run, its result is on the way to the finalizer), ending (the finalizer was asked to end it), or, when
+lane; some of them waiting for a callback, their slot given away), ran (has run, its result is on the way to the finalizer), ending (the finalizer was asked to end it), or, when
 in none of them, adrift (known from the database only; the audit finds out who has it).
 """
 
@@ -40,12 +40,26 @@ def lowest(mask: int, count: int) -> int:
     return taken
 
 
+def held_pieces(pieces: list[Any]) -> dict[int, int] | None:
+    """Read `[[receipt_id, mask], …]` of a message; None if it is not of that form."""
+    held: dict[int, int] = {}
+    for piece in pieces:
+        if not (
+            isinstance(piece, list) and len(piece) == 2 and type(piece[0]) is int and type(piece[1]) is int
+        ):
+            return None
+        if not 0 <= piece[1] < 1 << 63:
+            return None
+        held[piece[0]] = held.get(piece[0], 0) | piece[1]
+    return held
+
+
 class Receipt:
     """One receipt and where each of its open attempts stands."""
 
     __slots__ = (
         "bodies", "claimed_s", "ending", "job_ids", "kinds", "leases", "nonce", "open", "out", "priority", "queue",
-        "ran", "ran_by", "receipt_id", "size_bytes", "slot", "stock", "why",
+        "ran", "ran_by", "receipt_id", "size_bytes", "slot", "stock", "waiting", "why",
     )  # fmt: skip
 
     def __init__(self, slot: int, receipt_id: int, nonce: int, queue: str, priority: int) -> None:
@@ -61,6 +75,7 @@ class Receipt:
         self.open = 0
         self.stock = 0
         self.out = 0
+        self.waiting = 0  # of those out
         self.ran = 0
         self.ran_by: dict[bytes, int] = {}
         self.ending = 0
@@ -93,6 +108,19 @@ class Receipt:
             return 1  # learnt from the database, where no leases means that all are 1
         return run_lease_of(self.bodies[index].encode())
 
+    def unload(self, mask: int) -> int:
+        """Let go of the bodies of attempts that have started: nobody hands them out again. Returns their size in bytes."""
+        if not self.bodies:
+            return 0
+        if self.leases is None:
+            self.leases = [self.run_lease(index) for index in range(len(self.bodies))]
+        freed = 0
+        for index in bits(mask):
+            freed += len(self.bodies[index])
+            self.bodies[index] = ""
+        self.size_bytes -= freed
+        return freed
+
     def item(self, index: int) -> list[Any]:
         """The `EndAttempts` item of an attempt that is ending."""
         outcome, error = self.why[index]
@@ -104,12 +132,14 @@ class Receipt:
 
 
 class Books:
-    """All receipts with open attempts; counts jobs, bytes and jobs in flight (not yet run) per queue."""
+    """All receipts with open attempts; counts jobs, bytes and jobs in flight (neither run yet nor waiting) per queue."""
 
     def __init__(self) -> None:
         self.receipts: dict[int, Receipt] = {}
         self.jobs = 0
         self.bytes = 0
+        self.waiting = 0
+        """Of the jobs, what waits for a callback and takes nobody's slot: no part of the window."""
         self.stocked = 0
         self.in_flight: dict[str, int] = {}
 
@@ -171,8 +201,29 @@ class Books:
         receipt.stock |= mask
         self.stocked += mask.bit_count()
 
+    def wait(self, receipt: Receipt, mask: int) -> int:
+        """Attempts that are out wait for a callback; returns those that did not before."""
+        mask &= receipt.out & ~receipt.waiting
+        if mask:
+            self._landed(receipt, mask)
+            receipt.waiting |= mask
+            self.waiting += mask.bit_count()
+            self.bytes -= receipt.unload(mask)
+        return mask
+
+    def go_on(self, receipt: Receipt, mask: int) -> int:
+        """Attempts that waited go on; returns those."""
+        mask &= receipt.waiting
+        if mask:
+            self._wait_no_more(receipt, mask)
+            if receipt.queue:
+                self.in_flight[receipt.queue] += mask.bit_count()
+        return mask
+
     def ran(self, receipt: Receipt, peer: bytes, mask: int) -> None:
         """Attempts that were out with this lane have run."""
+        if receipt.waiting & mask:
+            self.go_on(receipt, mask)
         receipt.out &= ~mask
         receipt.ran |= mask
         receipt.ran_by[peer] = receipt.ran_by.get(peer, 0) | mask
@@ -203,13 +254,20 @@ class Books:
         return mask
 
     def _landed(self, receipt: Receipt, mask: int) -> None:
+        mask &= ~receipt.waiting
         if receipt.queue and mask:
             self.in_flight[receipt.queue] -= mask.bit_count()
+
+    def _wait_no_more(self, receipt: Receipt, mask: int) -> None:
+        receipt.waiting &= ~mask
+        self.waiting -= mask.bit_count()
 
     def _leave(self, receipt: Receipt, mask: int) -> None:
         self.stocked -= (receipt.stock & mask).bit_count()
         receipt.stock &= ~mask
         receipt.out &= ~mask
+        if receipt.waiting & mask:
+            self._wait_no_more(receipt, receipt.waiting & mask)
         if receipt.ran & mask:
             receipt.ran &= ~mask
             receipt.ran_by = {peer: kept for peer, was in receipt.ran_by.items() if (kept := was & ~mask)}

@@ -29,8 +29,11 @@ class Cancels:
         self._open: dict[int, int] = {}
         self._asked_s = 0.0
 
-    def notified(self, job_id: int, receipt_id: int) -> None:
+    def notified(self, words: list[str]) -> None:
         """A job's attempt was cancelled. The note may be here before the answer to the claim that made the attempt."""
+        if len(words) != 4 or not all(word.lstrip("-").isdecimal() for word in words[1:]):
+            return
+        job_id, receipt_id = int(words[1]), int(words[3])
         if self._apply(job_id, receipt_id):
             return
         self._early[job_id, receipt_id] = None

@@ -105,7 +105,7 @@ class Claiming:
         stocked = desk.books.stocked
         if idle <= stocked and (not slots or stocked >= desk.pacing.low_water(slots)):
             return None
-        room = desk.settings.window_jobs - desk.books.jobs
+        room = desk.settings.window_jobs - (desk.books.jobs - desk.books.waiting)
         if room <= 0 or desk.books.bytes >= desk.settings.window_bytes:
             return None
         names, limits = [], []

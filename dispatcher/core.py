@@ -27,6 +27,7 @@ from awa_pool.messages import (
     AskHolding,
     AttemptsClosed,
     AttemptsRan,
+    AttemptsWait,
     DispatcherHello,
     Drained,
     FinalizerLoad,
@@ -42,7 +43,8 @@ from awa_pool.messages import (
 )
 
 from . import notes
-from .audit import NO_AUDIT, Audit, held_pieces
+from .audit import NO_AUDIT, Audit
+from .books import held_pieces
 from .cancels import Cancels
 from .claims import Claiming
 from .departures import Departures
@@ -54,6 +56,7 @@ from .events import (
     Event,
     FinalizerSaid,
     Heard,
+    Hearing,
     Notified,
     OpenAttemptsRead,
     PageRead,
@@ -69,6 +72,7 @@ from .lanes import Lane
 from .leaving import Leaving, weight
 from .pacing import LONGEST_NAP_S
 from .recall import Recalls
+from .waiting import Waiting
 
 MARGIN_S = 0.002
 HELLO_S = 1.0
@@ -87,6 +91,8 @@ class Dispatcher:
         self.claiming.stopped = settings.stopping
         self.audit = Audit(self.desk)
         self.cancels = Cancels(self.desk)
+        self.waiting = Waiting(self.desk)
+        self.hears = False
         self.leaving = Leaving(self.desk, self.claiming, self.departures, self.audit)
         self._finalizer: str | None = None
         self._hello_s: float | None = None
@@ -156,6 +162,7 @@ class Dispatcher:
             "claim_seconds": claiming.seconds,
             "in_flight": {name: jobs for name, jobs in desk.books.in_flight.items() if jobs},
             "booked_jobs": desk.books.jobs,
+            "waiting_jobs": desk.books.waiting,
             "booked_bytes": desk.books.bytes,
             "stock": desk.books.stocked,
             "lanes": len(desk.lanes.by_peer),
@@ -195,6 +202,11 @@ class Dispatcher:
                     )
             case Notified(payload):
                 self._notified(payload)
+            case Hearing(works):
+                self.claiming.look_again()
+                if works != self.hears:
+                    self.hears = works
+                    self._say_hello()
             case PageRead(peer):
                 lane = self.desk.lanes.get(peer)
                 if lane is not None:
@@ -235,12 +247,15 @@ class Dispatcher:
                 self.recalls.answered(lane, receipt_id, mask)
                 if self.claiming.stopped:
                     self.desk.give_back_stock()
-            case Holding(number, pieces):
+            case AttemptsWait():
+                self.waiting.said(lane, message)
+            case Holding(number, pieces, waiting):
                 held = held_pieces(pieces)
                 if held is None:
                     self.desk.malformed(lane.name, "Holding.pieces")
                 else:
                     self.audit.holding(lane, number, held)
+                    self.waiting.holding(lane, waiting)
             case _:
                 self.desk.malformed("worker", type(message).__name__)
 
@@ -319,13 +334,11 @@ class Dispatcher:
             self.claiming.look_again()
             return
         words = payload.split()
-        if (
-            len(words) != 4
-            or words[0] != "cancel"
-            or not all(word.lstrip("-").isdecimal() for word in words[1:])
-        ):
-            return  # another version's notice, or anybody's: NOTIFY is open to all
-        self.cancels.notified(int(words[1]), int(words[3]))
+        match words[0] if words else "":  # another version's notice, or anybody's: NOTIFY is open to all
+            case "cancel":
+                self.cancels.notified(words)
+            case "callback":
+                self.waiting.news(words)
 
     def _store_says_no(self, event: StoreSaysNo) -> None:
         match event.what:
@@ -355,6 +368,7 @@ class Dispatcher:
                 self.recalls.lane_gone(peer)
         if now_s >= self.audit.due_s and not self.audit.running and not self.leaving.cut:
             self.audit.begin()
+            self._say_hello()  # had the last one been lost, the finalizer would take the listener for what it was before
         resend_s = self.desk.resend_due_s()
         if resend_s is not None and now_s >= resend_s:
             self.desk.resend_endings()
@@ -372,7 +386,7 @@ class Dispatcher:
 
     def _say_hello(self) -> None:
         self._hello_s = self.desk.now_s + HELLO_S
-        self.desk.out.append(ToFinalizer(DispatcherHello(self.settings.incarnation)))
+        self.desk.out.append(ToFinalizer(DispatcherHello(self.settings.incarnation, self.hears)))
 
     def _maybe_leave(self) -> None:
         if self._left or not self.leaving.over():

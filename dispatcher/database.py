@@ -20,6 +20,7 @@ from .events import (
     ClaimWithdrawn,
     Command,
     Event,
+    Hearing,
     Notified,
     OpenAttemptsRead,
     ReadOpenAttempts,
@@ -89,7 +90,7 @@ class Database:
                         notes.LISTENER_DEAF,
                         extra={"event": notes.LISTENER_DEAF},
                     )
-                return Notified("")
+                return Hearing(not pooled)
             case ListenerLost(error):
                 _log.warning(
                     "%s jobs are found by polling until notifications come again: %s",
@@ -97,5 +98,5 @@ class Database:
                     reason_of(error),
                     extra={"event": notes.LISTENER_LOST},
                 )
-                return Notified("")  # something may have been missed, or will be: look once
+                return Hearing(False)
         return None

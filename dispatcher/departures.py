@@ -78,9 +78,12 @@ class Departures:
         ran: dict[int, int] = {}
         peers = []
         for lane in desk.lanes.of_worker(message.worker, message.incarnation):
-            for piece in lane.pieces:
+            for piece in lane.held():
                 receipt_id = piece.receipt.receipt_id
                 held[receipt_id] = held.get(receipt_id, 0) | piece.mask
+                if piece.started:  # its page may have forgotten so old a start
+                    started, completed = gone.marks.get(receipt_id, (0, 0))
+                    gone.marks[receipt_id] = (started | piece.mask, completed)
             for booked in desk.books:
                 if lane.peer in booked.ran_by:
                     ran[booked.receipt_id] = ran.get(booked.receipt_id, 0) | booked.ran_by[lane.peer]

@@ -85,11 +85,11 @@ class Desk:
         mask &= receipt.out
         if not mask:
             return
-        if receipt.bodies:
-            self.books.take_back(receipt, mask)
-            self.stock.put(receipt, mask, self.now_s, first=True)
-        else:
-            self.end(receipt, mask, Outcome.RETURN)
+        here = sum(1 << index for index in bits(mask) if receipt.bodies[index]) if receipt.bodies else 0
+        if here:
+            self.books.take_back(receipt, here)
+            self.stock.put(receipt, here, self.now_s, first=True)
+        self.end(receipt, mask & ~here, Outcome.RETURN)
 
     # --- ending and closing --------------------------------------------------------------------------------
 
@@ -146,8 +146,20 @@ class Desk:
         lane.recall_s = self.now_s
         wanted: dict[int, int] = {}
         for piece in lane.pieces:
+            if piece.started:
+                continue
             wanted[piece.receipt.receipt_id] = wanted.get(piece.receipt.receipt_id, 0) | piece.mask
         self.out.extend(Send(lane.peer, Recall(receipt_id, mask)) for receipt_id, mask in wanted.items())
+
+    def settle_waits(self, lane: Lane, receipt_id: int) -> None:
+        """Of what the lane holds of a receipt, let that wait which it says waits, and the rest go on."""
+        waits = lane.waits.get(receipt_id, 0)
+        begun = lane.wait(receipt_id, waits, self.now_s)
+        resumed = lane.go_on(receipt_id, ~waits, self.now_s)
+        receipt = self.books.get(receipt_id)
+        if receipt is not None:
+            self.books.wait(receipt, begun)
+            self.books.go_on(receipt, resumed)
 
     def cancel(self, receipt: Receipt, index: int) -> None:
         """The database closed this attempt: tell the lane that has it, and who ends it if that does not help; forget it if

@@ -175,6 +175,13 @@ class Notified:
 
 
 @dataclass(frozen=True, slots=True)
+class Hearing:
+    """The listener hears from now on, or does not any more: what was missed, or will be, is looked for."""
+
+    works: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PageRead:
     """Answer to `ReadPage`; `running_s` is the age of each running attempt, None if the page is not there."""
 
@@ -226,6 +233,7 @@ Event = (
     | OpenAttemptsRead
     | WorkLeftRead
     | Notified
+    | Hearing
     | PageRead
     | PagesRead
     | RunningRead

@@ -25,11 +25,17 @@ CAUTION = 0.6
 
 
 class Piece:
-    """A chunk handed to a lane: what is left of it, and what each of its jobs is taken, or known, to need."""
+    """A chunk handed to a lane: what is left of it, and what each of its jobs is taken, or known, to need.
 
-    __slots__ = ("cost_s", "handed_s", "known", "mask", "receipt")
+    `started`: they waited for a callback, and now go on or wait still.
+    """
 
-    def __init__(self, receipt: Receipt, mask: int, cost_s: float, handed_s: float, known: bool) -> None:
+    __slots__ = ("cost_s", "handed_s", "known", "mask", "receipt", "started")
+
+    def __init__(
+        self, receipt: Receipt, mask: int, cost_s: float, handed_s: float, known: bool, started: bool = False
+    ) -> None:
+        self.started = started
         self.receipt = receipt
         self.known = known
         self.mask = mask
@@ -38,11 +44,15 @@ class Piece:
 
 
 class Lane:
-    """One lane of a worker, by its peer identity, with the chunks it has been handed, oldest first."""
+    """One lane of a worker, by its peer identity, with the chunks it has been handed, oldest first.
+
+    `waits`: what it says waits for a callback and has given its slot away; `waiting`: of that, what it is known to hold, which
+    is no part of its chunks and jobs.
+    """
 
     __slots__ = (
         "blocked_until_s", "capacity", "expected_s", "heard_s", "incarnation", "jobs", "name", "peer", "pieces",
-        "recall_s", "retired", "worker",
+        "recall_s", "retired", "waiting", "waits", "worker",
     )  # fmt: skip
 
     def __init__(self, peer: bytes, worker: int, incarnation: str, name: str, capacity: int) -> None:
@@ -52,12 +62,21 @@ class Lane:
         self.name = name
         self.capacity = capacity
         self.pieces: list[Piece] = []
+        self.waits: dict[int, int] = {}
+        self.waiting: dict[int, Piece] = {}
         self.jobs = 0
         self.expected_s = 0.0
         self.heard_s = 0.0
         self.retired = False
         self.blocked_until_s = 0.0
         self.recall_s: float | None = None
+
+    @property
+    def unstarted(self) -> bool:
+        """Something stands before it that it cannot have started."""
+        if self.jobs <= self.capacity:
+            return False
+        return self.jobs > sum(piece.mask.bit_count() for piece in self.pieces if piece.started)
 
     @property
     def idle_slots(self) -> int:
@@ -96,7 +115,7 @@ class Lane:
 
     def drop(self, receipt_id: int, mask: int) -> int:
         """Forget these attempts of a receipt; returns those that this lane had."""
-        had = 0
+        had = self._wait_no_more(receipt_id, mask) if self.waits else 0
         emptied = False
         for piece in self.pieces:
             if piece.receipt.receipt_id == receipt_id:
@@ -112,6 +131,51 @@ class Lane:
             if not self.pieces:
                 self.expected_s = 0.0
                 self.recall_s = None
+        return had
+
+    def held(self) -> list[Piece]:
+        """All that it holds, what waits included."""
+        return [*self.pieces, *self.waiting.values()] if self.waiting else self.pieces
+
+    def wait(self, receipt_id: int, mask: int, now_s: float) -> int:
+        """Of these, what stood in chunks waits from now on; returns that."""
+        piece = next((p for p in self.pieces if p.receipt.receipt_id == receipt_id and p.mask & mask), None)
+        if piece is None:
+            return 0
+        waits, known = self.waits, self.waiting.get(receipt_id)
+        self.waits = {}  # so that what waits already is left alone
+        begun = self.drop(receipt_id, mask)
+        self.waits = waits
+        before = 0 if known is None else known.mask
+        self.waiting[receipt_id] = Piece(piece.receipt, before | begun, 0.0, now_s, True, started=True)
+        return begun
+
+    def go_on(self, receipt_id: int, mask: int, now_s: float) -> int:
+        """Of these, what waited stands among the chunks again; returns that."""
+        known = self.waiting.get(receipt_id)
+        back = 0 if known is None else known.mask & mask
+        if known is None or not back:
+            return 0
+        known.mask &= ~back
+        if not known.mask:
+            del self.waiting[receipt_id]
+        self.pieces.append(Piece(known.receipt, back, 0.0, now_s, True, started=True))
+        self.jobs += back.bit_count()
+        return back
+
+    def _wait_no_more(self, receipt_id: int, mask: int) -> int:
+        left = self.waits.get(receipt_id, 0) & ~mask
+        if left:
+            self.waits[receipt_id] = left
+        else:
+            self.waits.pop(receipt_id, None)
+        known = self.waiting.get(receipt_id)
+        if known is None:
+            return 0
+        had = known.mask & mask
+        known.mask &= ~had
+        if not known.mask:
+            del self.waiting[receipt_id]
         return had
 
 
@@ -169,7 +233,7 @@ class Lanes:
     def holder(self, receipt_id: int, mask: int) -> Lane | None:
         """The lane that has these attempts of a receipt."""
         for lane in self.by_peer.values():
-            for piece in lane.pieces:
+            for piece in lane.held():
                 if piece.receipt.receipt_id == receipt_id and piece.mask & mask:
                     return lane
         return None

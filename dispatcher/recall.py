@@ -80,7 +80,8 @@ class Recalls:
         desk = self._desk
         had = lane.drop(receipt_id, mask)
         lane.heard_s = desk.now_s
-        if not any(piece.mask and piece.handed_s < (lane.recall_s or 0.0) for piece in lane.pieces[1:]):
+        older = (piece for piece in lane.pieces[1:] if piece.mask and not piece.started)
+        if not any(piece.handed_s < (lane.recall_s or 0.0) for piece in older):
             lane.recall_s = None
         receipt = desk.books.get(receipt_id)
         if receipt is not None and had:
@@ -95,7 +96,12 @@ class Recalls:
         desk = self._desk
         if lane.recall_s is None or page.running is None:
             return
-        if not any(age_s >= QUIET_S for age_s in page.running.values()):
+        busy_s = (
+            age_s
+            for (receipt_id, index), age_s in page.running.items()
+            if not lane.waits.get(receipt_id, 0) >> index & 1
+        )
+        if not any(age_s >= QUIET_S for age_s in busy_s):
             return  # it is between two jobs and reads its inbox before the next
         started: dict[int, int] = {}
         completed: dict[int, int] = {}
@@ -107,7 +113,7 @@ class Recalls:
             started[receipt_id] = started.get(receipt_id, 0) | 1 << index
         jobs = 0
         for piece in list(lane.pieces):
-            if piece.handed_s > lane.recall_s:
+            if piece.handed_s > lane.recall_s or piece.started:
                 continue
             receipt = piece.receipt
             # What ran just before the long job may not have been reported yet: the page vouches for it.
@@ -126,7 +132,7 @@ class Recalls:
 
     @staticmethod
     def _waiting(lane: Lane) -> bool:
-        return lane.jobs > lane.capacity
+        return lane.jobs > lane.capacity and lane.unstarted
 
     def _somebody_idle(self, lane: Lane) -> bool:
         return any(

@@ -41,6 +41,8 @@ from awa_pool.messages import (
     AskHolding,
     AttemptsClosed,
     AttemptsRan,
+    AttemptsWait,
+    CallbackNews,
     EndAttempts,
     FinalizerLoad,
     Holding,
@@ -71,7 +73,8 @@ class Row:
 
 @dataclass
 class FakeLane:
-    """A lane of a worker: an inbox, a list of unstarted attempts, at most one running, unacknowledged results."""
+    """A lane of a worker: an inbox, a list of unstarted attempts, at most one running, others that have given their slots away
+    to wait for callbacks, unacknowledged results."""
 
     peer: bytes
     worker: int
@@ -80,6 +83,7 @@ class FakeLane:
     waiting: list[tuple[int, int]] = field(default_factory=list)
     running: tuple[int, int] | None = None
     since_s: float = 0.0
+    away: list[tuple[int, int]] = field(default_factory=list)
     results: dict[tuple[int, int], bool] = field(default_factory=dict)
     started: set[tuple[int, int]] = field(default_factory=set)
     completed: set[tuple[int, int]] = field(default_factory=set)
@@ -87,9 +91,12 @@ class FakeLane:
     def holds(self) -> list[list[int]]:
         held: dict[int, int] = {}
         running = [self.running] if self.running else []
-        for receipt_id, index in [*self.waiting, *running, *self.results]:
+        for receipt_id, index in [*self.waiting, *running, *self.away, *self.results]:
             held[receipt_id] = held.get(receipt_id, 0) | 1 << index
         return [[receipt_id, mask] for receipt_id, mask in held.items()]
+
+    def waits(self) -> list[list[int]]:
+        return [[receipt_id, 1 << index] for receipt_id, index in self.away]
 
 
 class World:
@@ -112,6 +119,8 @@ class World:
         self.supervisor: list[Message] = []
         self.notes: list[Note] = []
         self.exited = False
+        self.went_on = False
+        self.news: list[CallbackNews] = []
         self.next_receipt = 1
         self.number = 0
         self.core = Dispatcher(settings)
@@ -128,6 +137,8 @@ class World:
                         self.to_dispatcher.append(Undeliverable(peer, message))
                     elif message != AskHolding(0):  # the answer to a greeting
                         lane.inbox.append(message)
+                case ToFinalizer(CallbackNews() as news):
+                    self.news.append(news)
                 case ToFinalizer(message):
                     self.to_finalizer.append(message)
                 case ToSupervisor(message):
@@ -315,6 +326,30 @@ class World:
         ran = AttemptsRan(receipt_id, 1 << index, [[self.kind, 1, took_s, took_s]])
         self.to_dispatcher.append(Heard(lane.peer, ran))
 
+    def give_way(self, lane: FakeLane) -> bool:
+        """What runs begins to wait for a callback, and gives its slot away."""
+        if lane.running is None:
+            return False
+        receipt_id, index = lane.running
+        lane.away.append(lane.running)
+        lane.running = None
+        self.to_dispatcher.append(Heard(lane.peer, AttemptsWait([[receipt_id, 1 << index]], True)))
+        return True
+
+    def go_on(self, lane: FakeLane, number: int = 0) -> bool:
+        """One that waits goes on: in the free slot, or, beside what runs there, straight to its end."""
+        if not lane.away:
+            return False
+        attempt = lane.away.pop(number % len(lane.away))
+        self.went_on = True
+        self.to_dispatcher.append(Heard(lane.peer, AttemptsWait([[attempt[0], 1 << attempt[1]]], False)))
+        beside, since_s = lane.running, lane.since_s
+        lane.running, lane.since_s = attempt, self.now_s
+        if beside is not None:
+            self._end_job(lane, False)
+            lane.running, lane.since_s = beside, since_s
+        return True
+
     def _read(self, lane: FakeLane, message: Message) -> None:
         match message:
             case RunJobs():
@@ -325,7 +360,7 @@ class World:
                 answer = Recalled(receipt_id, sum(1 << index for _, index in back))
                 self.to_dispatcher.append(Heard(lane.peer, answer))
             case AskHolding(audit):
-                self.to_dispatcher.append(Heard(lane.peer, Holding(audit, lane.holds())))
+                self.to_dispatcher.append(Heard(lane.peer, Holding(audit, lane.holds(), lane.waits())))
             case _:
                 pass
 
@@ -352,7 +387,9 @@ class World:
         marks: dict[int, int] = {}
         for receipt_id, index in lane.started:
             marks[receipt_id] = marks.get(receipt_id, 0) | 1 << index
-        running = {lane.running: self.now_s - lane.since_s} if lane.running else {}
+        running = {attempt: 1000.0 for attempt in lane.away}
+        if lane.running:
+            running[lane.running] = self.now_s - lane.since_s
         return PageRead(peer, [PagePiece(receipt_id, mask, 0) for receipt_id, mask in marks.items()], running)
 
     def _pages(self) -> PagesRead:
@@ -365,8 +402,8 @@ class World:
     def _running(self) -> RunningRead:
         rows = []
         for peer, lane in self.lanes.items():
-            if lane.running is not None:
-                (receipt_id, index), row = lane.running, self.rows[lane.running[0]]
+            for receipt_id, index in [*lane.away, *([lane.running] if lane.running else [])]:
+                row = self.rows[receipt_id]
                 worker, incarnation, name = peer.decode().removeprefix("w").split("-")
                 run = PageRun(
                     int(worker), incarnation, name, receipt_id, -receipt_id, index, row.job_ids[index], 1,
@@ -380,7 +417,7 @@ class World:
     def check(self) -> None:
         """The books agree with themselves: each open attempt in one place, counts exact, credits not negative."""
         desk = self.core.desk
-        stocked = jobs = size = 0
+        stocked = jobs = size = waiting = 0
         for receipt in desk.books:
             places = (receipt.stock, receipt.out, receipt.ran, receipt.ending)
             assert (
@@ -389,10 +426,13 @@ class World:
             )
             assert receipt.open and not any(place & ~receipt.open for place in places)
             assert set(receipt.why) == {i for i in range(63) if receipt.ending >> i & 1}
+            assert not receipt.waiting & ~receipt.out
+            waiting += receipt.waiting.bit_count()
             stocked += receipt.stock.bit_count()
             jobs += receipt.open.bit_count()
             size += receipt.size_bytes
         assert (stocked, jobs, size) == (desk.books.stocked, desk.books.jobs, desk.books.bytes)
+        assert waiting == desk.books.waiting
         shelved = sum(
             (s.mask & s.receipt.stock).bit_count() for shelf in desk.stock.shelves.values() for s in shelf
         )
@@ -400,7 +440,12 @@ class World:
         out: dict[int, int] = {}
         for lane in desk.lanes:
             assert lane.jobs == sum(piece.mask.bit_count() for piece in lane.pieces) >= 0
+            for receipt_id, piece in lane.waiting.items():
+                assert piece.mask and not piece.mask & ~lane.waits[receipt_id]
+                assert piece.mask & piece.receipt.out == piece.mask & piece.receipt.waiting
             for piece in lane.pieces:
+                assert not piece.mask & piece.receipt.waiting
+            for piece in lane.held():
                 mine = piece.mask & piece.receipt.out
                 receipt_id = piece.receipt.receipt_id
                 assert not out.get(receipt_id, 0) & mine, "an attempt is with two lanes"
@@ -410,8 +455,17 @@ class World:
         assert all(jobs >= 0 for jobs in desk.books.in_flight.values())
         for claim in self.claims[-1:]:
             assert 0 < claim.total <= self.settings.window_jobs and min(claim.limits) > 0
-        assert desk.books.jobs <= self.settings.window_jobs or any(
-            r.adrift or not r.bodies for r in desk.books
+        counted = {queue: 0 for queue in desk.books.in_flight}
+        for receipt in desk.books:
+            if receipt.queue:
+                rest = receipt.open & ~(receipt.waiting | receipt.ran | receipt.ending)
+                counted[receipt.queue] += rest.bit_count()
+        assert counted == desk.books.in_flight
+        in_window = desk.books.jobs - desk.books.waiting
+        assert (
+            in_window <= self.settings.window_jobs
+            or self.went_on
+            or any(r.adrift or not r.bodies for r in desk.books)
         )
 
     def settle(self, seconds: float = 120.0, step_s: float = 0.05) -> None:
@@ -423,7 +477,7 @@ class World:
             while moved:
                 moved = self.deliver() | self.answer() | self.finalize()
                 for lane in list(self.lanes.values()):
-                    moved |= self.work(lane)
+                    moved |= self.work(lane) | self.go_on(lane)
             for lane in self.lanes.values():
                 self.resend(lane)
             self.tick(step_s)

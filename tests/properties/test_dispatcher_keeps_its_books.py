@@ -6,7 +6,7 @@ from dispatcher_world import World
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from awa_pool.dispatcher.events import Settings
+from awa_pool.dispatcher.events import Hearing, Settings
 from awa_pool.events import SupervisorSaid
 from awa_pool.messages import ActorReplaced, Retire, Stop
 
@@ -16,6 +16,7 @@ ACTIONS = (
     + ["work"] * 8
     + ["finalize"] * 4
     + ["tick", "tick", "long", "lose_answer", "lose_send", "lose_end", "lose_result", "lose_said"]
+    + ["give_way", "give_way", "go_on", "heard"]
     + ["kill", "resend", "restart", "ready", "replaced", "minute", "retire"]
 )
 
@@ -33,6 +34,12 @@ def act(world: World, action: str, number: int) -> None:
             world.answer(lose=True)
         case "work":
             world.work(lane)
+        case "give_way":
+            world.give_way(lane)
+        case "go_on":
+            world.go_on(lane, number)
+        case "heard":
+            world.step(Hearing(number % 2 == 0))
         case "lose_result":
             world.work(lane, lose_result=True)
         case "finalize":
