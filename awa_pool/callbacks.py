@@ -16,13 +16,11 @@ from .tokens import checked_timeout_s
 
 if TYPE_CHECKING:  # psycopg costs a worker 20 MB
     from .store.asynchronous import AsyncConn
-    from .store.callbacks import Answered, Resolution
+    from .store.callbacks import Answered
     from .store.statements import Call
     from .store.store import Conn
 
 PAYLOAD_BYTES = 1024 * 1024
-DEFAULT_ACTIONS = ("complete", "fail", "ignore")
-DEFAULT_FAILURE = "an answer came, and by default such an answer fails the job"
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _SHOWN_CHARS = 36
 
@@ -56,14 +54,7 @@ def checked_error(value: Any) -> str:
     return value
 
 
-def checked_default_action(value: Any) -> str:
-    """Return what an answer means by default: complete, fail or ignore."""
-    if value not in DEFAULT_ACTIONS:
-        raise ValidationError(f"expected one of {', '.join(DEFAULT_ACTIONS)}", path="default_action")
-    return str(value)
-
-
-class _Answer(NamedTuple):
+class Answer(NamedTuple):
     """An answer that ends the attempt: what it comes to, the call for clients that want to know nothing of it, and that for the others."""
 
     trigger: Trigger
@@ -71,33 +62,33 @@ class _Answer(NamedTuple):
     told: TellingCall
 
 
-def _completing(callback_id: Any, payload: Any) -> _Answer:
+def completing(checked: str, text: bytes) -> Answer:
+    """Return the answer that completes the job, of an id and a payload's JSON text that are checked."""
     from .store import callbacks
 
-    checked, text = checked_callback_id(callback_id), checked_payload(payload)
-    return _Answer(
+    return Answer(
         Trigger.COMPLETED,
         callbacks.complete_external(checked, text, False),
         partial(callbacks.answer_told, checked, "complete", text, ""),
     )
 
 
-def _failing(callback_id: Any, error: Any) -> _Answer:
+def failing(checked: str, text: str) -> Answer:
+    """Return the answer that fails the job, of an id and an error that are checked."""
     from .store import callbacks
 
-    checked, text = checked_callback_id(callback_id), checked_error(error)
-    return _Answer(
+    return Answer(
         Trigger.EXHAUSTED,
         callbacks.fail_external(checked, text),
         partial(callbacks.answer_told, checked, "fail", b"null", text),
     )
 
 
-def _retrying(callback_id: Any) -> _Answer:
+def _retrying(callback_id: Any) -> Answer:
     from .store import callbacks
 
     checked = checked_callback_id(callback_id)
-    return _Answer(
+    return Answer(
         Trigger.RETRIED,
         callbacks.retry_external(checked),
         partial(callbacks.answer_told, checked, "retry", b"null", ""),
@@ -114,23 +105,6 @@ def _checked_resume(resume: Any) -> bool:
     if type(resume) is not bool:
         raise ValidationError(f"expected True or False, got {type(resume).__name__}", path="resume")
     return resume
-
-
-def _resolving(callback_id: Any, payload: Any, default_action: Any) -> _Answer | Call[Resolution]:
-    from .store import callbacks
-
-    action, text = checked_default_action(default_action), checked_payload(payload)
-    if action == "complete":
-        return _completing(callback_id, payload)
-    if action == "fail":
-        return _failing(callback_id, DEFAULT_FAILURE)
-    return callbacks.resolve_callback(checked_callback_id(callback_id), text, action)
-
-
-def _resolution(action: str, answered: Answered) -> Resolution:
-    from .store.callbacks import OUTCOMES, Resolution
-
-    return Resolution(OUTCOMES[action], *answered)
 
 
 class Answering(Cancelling):
@@ -163,32 +137,15 @@ class Answering(Cancelling):
         """Answer a callback: the job is completed, whatever its handler still does. With `resume` it is `resume_external`."""
         if _checked_resume(resume):
             return self.resume_external(callback_id, payload, conn=conn)
-        return self._answer(_completing(callback_id, payload), conn)
+        return self._answer(completing(checked_callback_id(callback_id), checked_payload(payload)), conn)
 
     def fail_external(self, callback_id: str | UUID, error: str, *, conn: Conn | None = None) -> Answered:
         """Answer a callback: the job has failed for good, with this error and the reason callback_failed."""
-        return self._answer(_failing(callback_id, error), conn)
+        return self._answer(failing(checked_callback_id(callback_id), checked_error(error)), conn)
 
     def retry_external(self, callback_id: str | UUID, *, conn: Conn | None = None) -> Answered:
         """Answer a callback: the job runs again from the top, now, with all its attempts. Only while it waits."""
         return self._answer(_retrying(callback_id), conn)
-
-    def resolve_callback(
-        self,
-        callback_id: str | UUID,
-        payload: Any = None,
-        default_action: str = "ignore",
-        *,
-        conn: Conn | None = None,
-    ) -> Resolution:
-        """Answer a callback without saying what that means: `default_action` does, complete, fail or ignore.
-
-        Ignore changes nothing, and the callback stays open.
-        """
-        what = _resolving(callback_id, payload, default_action)
-        if isinstance(what, _Answer):
-            return _resolution(default_action, self._answer(what, conn))
-        return self._run(what, conn)
 
     def heartbeat_callback(
         self, callback_id: str | UUID, timeout_seconds: float | timedelta, *, conn: Conn | None = None
@@ -199,7 +156,7 @@ class Answering(Cancelling):
         timeout_s = checked_timeout_s(timeout_seconds)
         return self._run(callbacks.heartbeat_callback(checked_callback_id(callback_id), timeout_s), conn)
 
-    def _answer(self, answer: _Answer, conn: Conn | None) -> Answered:
+    def _answer(self, answer: Answer, conn: Conn | None) -> Answered:
         from .store.callbacks import Answered
 
         if not interested_kinds(self, answer.trigger):
@@ -227,31 +184,19 @@ class AsyncAnswering(AsyncCancelling):
         """Answer a callback: the job is completed. See `Client.complete_external`."""
         if _checked_resume(resume):
             return await self.resume_external(callback_id, payload, conn=conn)
-        return await self._answer(_completing(callback_id, payload), conn)
+        return await self._answer(
+            completing(checked_callback_id(callback_id), checked_payload(payload)), conn
+        )
 
     async def fail_external(
         self, callback_id: str | UUID, error: str, *, conn: AsyncConn | None = None
     ) -> Answered:
         """Answer a callback: the job has failed for good. See `Client.fail_external`."""
-        return await self._answer(_failing(callback_id, error), conn)
+        return await self._answer(failing(checked_callback_id(callback_id), checked_error(error)), conn)
 
     async def retry_external(self, callback_id: str | UUID, *, conn: AsyncConn | None = None) -> Answered:
         """Answer a callback: the job runs again from the top. See `Client.retry_external`."""
         return await self._answer(_retrying(callback_id), conn)
-
-    async def resolve_callback(
-        self,
-        callback_id: str | UUID,
-        payload: Any = None,
-        default_action: str = "ignore",
-        *,
-        conn: AsyncConn | None = None,
-    ) -> Resolution:
-        """Answer a callback without saying what that means. See `Client.resolve_callback`."""
-        what = _resolving(callback_id, payload, default_action)
-        if isinstance(what, _Answer):
-            return _resolution(default_action, await self._answer(what, conn))
-        return await self._run(what, conn)
 
     async def heartbeat_callback(
         self, callback_id: str | UUID, timeout_seconds: float | timedelta, *, conn: AsyncConn | None = None
@@ -264,7 +209,7 @@ class AsyncAnswering(AsyncCancelling):
             callbacks.heartbeat_callback(checked_callback_id(callback_id), timeout_s), conn
         )
 
-    async def _answer(self, answer: _Answer, conn: AsyncConn | None) -> Answered:
+    async def _answer(self, answer: Answer, conn: AsyncConn | None) -> Answered:
         from .store.callbacks import Answered
 
         if not interested_kinds(self, answer.trigger):

@@ -202,7 +202,7 @@ class Cancelling(Administration):
         with self._store(conn) as store:
             steps = outcome_steps(self, trigger, call, ours=not is_in_transaction(store.conn))
             with store.undone_if_it_fails():
-                done = _drive(steps, store)
+                done = drive(steps, store)
         tell_hooks(self, trigger, done.tell)
         return done.answer
 
@@ -250,13 +250,14 @@ class AsyncCancelling(AsyncAdministration):
         async with self._store(conn) as store:
             steps = outcome_steps(self, trigger, call, ours=not is_in_transaction(store.conn))
             async with store.undone_if_it_fails():
-                done = await _drive_async(steps, store)
+                done = await drive_async(steps, store)
         if done.tell is not None:  # hooks are plain functions, which may block
             await asyncio.to_thread(tell_hooks, self, trigger, done.tell)
         return done.answer
 
 
-def _drive(steps: Steps, store: Store) -> Told:
+def drive(steps: Steps, store: Store) -> Told:
+    """Take the steps on a connection."""
     try:
         call = next(steps)
         while True:
@@ -271,7 +272,8 @@ def _drive(steps: Steps, store: Store) -> Told:
         return done
 
 
-async def _drive_async(steps: Steps, store: AsyncStore) -> Told:
+async def drive_async(steps: Steps, store: AsyncStore) -> Told:
+    """Take the steps on a connection."""
     try:
         call = next(steps)
         while True:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from . import validation as gate
 from .body import INT64
-from .callbacks import Answering, AsyncAnswering
 from .declarations import Declarations
 from .errors import ValidationError
 from .inserting import CopyLoad, documents, held, note_skips, put_call
 from .job import JobRow
 from .requests import InsertRequest, chunks_of
+from .resolving import AsyncResolving, Resolving
 from .states import State
 from .unique import checked_on_conflict
 
@@ -33,7 +33,7 @@ PAGE_JOBS = 1000
 _opening = threading.Lock()
 
 
-class Client(Answering):
+class Client(Resolving):
     """Puts jobs into the queue and looks after them, from synchronous code; may be shared between threads.
 
     With `conn=` a method uses the caller's psycopg connection inside the caller's transaction, and never commits it.
@@ -197,7 +197,7 @@ class Client(Answering):
         return pool.run(call)
 
 
-class AsyncClient(AsyncAnswering):
+class AsyncClient(AsyncResolving):
     """The same as `Client` for asynchronous code: same names, same arguments, awaited."""
 
     async def insert(

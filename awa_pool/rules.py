@@ -68,7 +68,7 @@ def judge(
     """
     if rules:
         _environment()
-    case = _Case(rules, orjson.loads(payload), callback_id)
+    case = _Case(rules, orjson.loads(payload) if rules else None, callback_id)
     if not case.says("filter", otherwise=True):
         return Verdict("ignore", "filter", b"null")
     if case.says("on_fail", otherwise=False):

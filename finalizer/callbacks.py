@@ -14,6 +14,7 @@ from typing import Any
 
 from awa_pool.events import Trouble
 from awa_pool.messages import CallbackRegistered, RegisterCallback
+from awa_pool.rules import NAMES as RULES
 
 from .events import CallbackRow, RegisterCallbacks, Send
 from .reading import is_bigint
@@ -115,8 +116,10 @@ def _read(message: RegisterCallback) -> dict[str, Any] | None:
         return None
     if type(timeout_s) not in (int, float) or not math.isfinite(timeout_s):
         return None
+    if not all(name in RULES and type(text) is str for name, text in message.rules.items()):
+        return None
     return {
         "slot": message.slot, "receipt_id": message.receipt_id, "nonce": message.nonce, "index": message.index,
         "job_id": message.job_id, "run_lease": message.run_lease, "timeout_s": timeout_s,
-        "wanted_id": message.callback_id,
+        "wanted_id": message.callback_id, "rules": message.rules or None,
     }  # fmt: skip

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from awa_pool.states import State
 
 from .statements import Call, Rows
+from .stored_json import stored_json
 
 
 class Registered(NamedTuple):
@@ -50,12 +51,26 @@ class Answered(NamedTuple):
 
 
 class Resolution(NamedTuple):
-    """What an answer came to mean: completed, failed or ignored; and the job, as in `Answered`."""
+    """What an answer came to mean: completed, failed, resumed or ignored; and the job, as in `Answered`.
+
+    `reason` is the rule that decided so (filter, on_fail, on_complete) or default_action; `payload` is what the job got.
+    """
 
     outcome: str
     job_id: int
     number: int
     state: State
+    reason: str = "default_action"
+    payload: Any = None
+
+
+class Ruled(NamedTuple):
+    """An open callback, whose row is locked: its job, number and state, and its rules, {} for none."""
+
+    job_id: int
+    number: int
+    state: State
+    rules: dict[str, str]
 
 
 class AnswerTold(NamedTuple):
@@ -82,8 +97,8 @@ class Expired(NamedTuple):
     next_due_s: float | None
 
 
-OUTCOMES = {"complete": "completed", "fail": "failed", "ignore": "ignored"}
-"""What an answer came to mean, by the action that `resolve_callback` was given."""
+OUTCOMES = {"complete": "completed", "fail": "failed", "ignore": "ignored", "resume": "resumed"}
+"""What an answer came to mean, by the action that was taken."""
 
 
 def register_callbacks(items: bytes) -> Call[list[Registered]]:
@@ -122,10 +137,9 @@ def retry_external(callback_id: str) -> Call[Answered]:
     return Call("retry_external", {"callback": callback_id}, _answered)
 
 
-def resolve_callback(callback_id: str, payload: bytes, default_action: str) -> Call[Resolution]:
-    """Answer a callback, leaving open what that means: complete, fail or ignore."""
-    params = {"callback": callback_id, "payload": payload.decode(), "default_action": default_action}
-    return Call("resolve_callback", params, _resolution)
+def rules_of_callback(callback_id: str) -> Call[Ruled]:
+    """Lock an open callback until the transaction ends, and return its rules."""
+    return Call("rules_of_callback", {"callback": callback_id}, _ruled)
 
 
 def answer_told(
@@ -166,9 +180,9 @@ def _answer_told(rows: Rows) -> AnswerTold:
     return AnswerTold(job_id, number, State(state), told)
 
 
-def _resolution(rows: Rows) -> Resolution:
-    job_id, number, state, action = rows[0]
-    return Resolution(OUTCOMES[action], job_id, number, State(state))
+def _ruled(rows: Rows) -> Ruled:
+    job_id, number, state, rules = rows[0]
+    return Ruled(job_id, number, State(state), {} if rules is None else stored_json(rules))
 
 
 def _waiting(rows: Rows) -> Waiting | None:

@@ -3,7 +3,7 @@
 -- from the one whose answer the job carries.
 -- status: done; stale (the attempt has ended); waiting (it waits for its callback: there is no other); busy (held by another session: say it
 -- again); invalid (not to be understood).
--- Items: {slot, receipt_id, nonce, index, job_id, run_lease, timeout_s, wanted_id?}; timeout_s: 0.01 s to 365 days. wanted_id: the id
+-- Items: {slot, receipt_id, nonce, index, job_id, run_lease, timeout_s, wanted_id?, rules?}; rules: as rules_fit; timeout_s: 0.01 s to 365 days. wanted_id: the id
 -- that it is to have, a random one of the caller's; saying the same again changes nothing and is answered as before.
 -- Arrow: none (running stays running). Guard: the attempt's bit, or its lease row.
 -- Locks: receipts by slot and id, then leases by (receipt, index); skip locked. Errors: AW002; class 22 for what is no number.
@@ -45,7 +45,7 @@ begin
         select
             t.slot, array_agg(t.item) as items, array_agg(t.receipt_id) as receipts, array_agg(t.nonce) as nonces,
             array_agg(t.idx) as indexes, array_agg(t.job_id) as job_ids, array_agg(t.run_lease) as leases,
-            array_agg(t.timeout_s) as timeouts, array_agg(t.wanted_id) as ids
+            array_agg(t.timeout_s) as timeouts, array_agg(t.wanted_id) as ids, array_agg(t.rules) as rules
         from attempts_told(p_items) as t
         where t.item = any (v_new)
         group by t.slot
@@ -57,7 +57,7 @@ begin
             select array_agg(m.place), array_agg(m.status), array_agg(m.callback_id), array_agg(m.number)
             into v_items, v_statuses, v_ids, v_numbers
             from lease_attempts_{slot}(
-                v.items, v.receipts, v.nonces, v.indexes, v.job_ids, v.leases, v.timeouts, v.ids) as m;
+                v.items, v.receipts, v.nonces, v.indexes, v.job_ids, v.leases, v.timeouts, v.ids, v.rules) as m;
 {end_slot}
         end case;
         v_done := v_done || array(
@@ -86,7 +86,7 @@ begin
     ),
     held as materialized (
         select
-            w.item, w.timeout_s, w.wanted_id, l.receipt_id, l.idx, l.state, l.callback_no,
+            w.item, w.timeout_s, w.wanted_id, w.rules, l.receipt_id, l.idx, l.state, l.callback_no,
             coalesce(l.callback_id = w.wanted_id, false) as is_known
         from want as w
         join leases as l
@@ -101,7 +101,8 @@ begin
         set
             callback_id = coalesce(h.wanted_id, gen_random_uuid()),
             callback_no = greatest(l.callback_no, answer_number(l.metadata)) + 1,
-            callback_until = due_after(h.timeout_s), callback_answered_at = null, callback_payload = null
+            callback_until = due_after(h.timeout_s), callback_answered_at = null, callback_payload = null,
+            callback_rules = h.rules
         from held as h
         where l.receipt_id = h.receipt_id and l.idx = h.idx and h.state = 'running' and not h.is_known
         returning h.item, l.callback_id, l.callback_no

@@ -381,7 +381,8 @@ def test_only_a_job_that_waits_is_rerun_or_kept_waiting(q: Queue) -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "state"), [("complete", "completed"), ("fail", "failed"), ("ignore", "waiting_external")]
+    ("action", "state"),
+    [("complete", "completed"), ("fail", "failed"), ("ignore", "waiting_external"), ("resume", "running")],
 )
 def test_what_an_answer_means_may_be_left_open(q: Queue, action: str, state: str) -> None:
     attempt, callback = waiting(q)

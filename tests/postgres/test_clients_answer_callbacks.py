@@ -48,7 +48,9 @@ def test_a_client_answers_and_learns_what_became_of_the_job(q: Queue, client: Cl
         attempt, callback = make(q)
         until = client.heartbeat_callback(callback, timedelta(days=2))
         assert timedelta(days=1) < until - datetime.now(UTC) < timedelta(days=3)
-        assert client.resolve_callback(callback) == ("ignored", attempt.job_id, 1, State.WAITING_EXTERNAL)
+        assert client.resolve_callback(callback) == (
+            "ignored", attempt.job_id, 1, State.WAITING_EXTERNAL, "default_action", None,
+        )  # fmt: skip
         assert client.resolve_callback(callback, 1, "complete").outcome == "completed"
         attempt, callback = make(q)
         assert client.retry_external(callback) == (attempt.job_id, 1, State.AVAILABLE)
