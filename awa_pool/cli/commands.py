@@ -12,7 +12,7 @@ from rich.table import Table
 
 from awa_pool.errors import ConfigError
 
-from . import admin, dlq, maintaining, migrating, queues, rebasing
+from . import admin, callbacks, dlq, maintaining, migrating, queues, rebasing
 from .demo import demo
 from .entry import OK, STATUSES
 from .pool import pool
@@ -34,6 +34,7 @@ _NAMED: dict[str, Callable[..., Any]] = {
     "migrate": migrating.migrate,
     "rebase": rebasing.rebase,
     "maintain": maintaining.maintain,
+    "callbacks": callbacks.callbacks,
     "status": admin.status,
     "jobs": admin.list_jobs,
     "job": admin.show_job,

@@ -12,6 +12,7 @@ from awa_pool.cli.commands import COMMANDS, named_set, pool_set
 from awa_pool.cli.entry import STATUSES
 from awa_pool.cli.options import DEFAULTS
 from awa_pool.config import SETTINGS, PoolConfig, variable_of
+from awa_pool.receiver.keys import SECRET_VARIABLE
 
 TEXT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 
@@ -40,7 +41,7 @@ def test_every_flag_is_documented_and_every_documented_flag_exists() -> None:
 def test_every_setting_has_a_flag_and_a_documented_variable() -> None:
     written = set(re.findall(r"AWA_POOL_[A-Z_]+", TEXT))
     assert {setting.flag for setting in SETTINGS.values()} <= FLAGS
-    assert {variable_of(name) for name in SETTINGS} | {"AWA_POOL_WORKRES"} == written
+    assert {variable_of(name) for name in SETTINGS} | {"AWA_POOL_WORKRES", SECRET_VARIABLE} == written
 
 
 def test_every_command_and_exit_status_is_documented() -> None:
