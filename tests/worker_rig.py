@@ -16,10 +16,16 @@ from awa_pool.control import ControlPipe
 from awa_pool.messages import (
     AttemptsEnded,
     AttemptsRan,
+    AttemptsWait,
+    AwaitCallback,
+    CallbackAnswered,
+    CallbackRegistered,
     Configure,
+    ForgetCallback,
     Message,
     Ready,
     Recall,
+    RegisterCallback,
     ResultsCommitted,
     RunJobs,
     Stop,
@@ -88,6 +94,9 @@ class Rig:
         self.to_dispatcher: list[tuple[bytes, Message]] = []
         self.results: list[tuple[bytes, AttemptsEnded]] = []
         self.workers: list[Worker] = []
+        self.registering = True
+        """Requests for callbacks are answered at once."""
+        self.asked: list[tuple[bytes, RegisterCallback | AwaitCallback | ForgetCallback]] = []
         self._receipts = iter(range(1, 1_000_000))
 
     def start(self, **settings: Any) -> Worker:
@@ -140,6 +149,11 @@ class Rig:
             self.to_dispatcher.append(received[:2])
         while (received := self.finalizer.receive()) is not None:
             peer, message, _ = received
+            if isinstance(message, RegisterCallback | AwaitCallback | ForgetCallback):
+                self.asked.append((peer, message))
+                if self.registering and isinstance(message, RegisterCallback):
+                    self.finalizer.send(peer, CallbackRegistered(message.request, "done", message.request))
+                continue
             assert isinstance(message, AttemptsEnded)
             self.results.append((peer, message))
             if self.acknowledging:
@@ -160,6 +174,27 @@ class Rig:
         return [
             message for peer, message in self.to_dispatcher if peer in peers and isinstance(message, kind)
         ]
+
+    def waits(self, *, job_id: int | None = None) -> dict[int, AwaitCallback]:
+        """Return the newest wait of each job so far."""
+        found = [message for _, message in self.asked if isinstance(message, AwaitCallback)]
+        return {message.job_id: message for message in found if job_id in (None, message.job_id)}
+
+    def answer(self, job_id: int, payload: Any = None, status: str = "answered", why: str = "") -> None:
+        """Answer the newest wait of a job."""
+        wait = self.waits(job_id=job_id)[job_id]
+        peer = next(peer for peer, message in self.asked if message == wait)
+        frames = [json.dumps(payload).encode()] if status == "answered" else []
+        assert self.finalizer.send(peer, CallbackAnswered(wait.request, status, 1, why), *frames)
+
+    def given_away(self, worker: Worker) -> dict[int, int]:
+        """Return receipt -> mask of the attempts that wait without their slots, as the dispatcher knows."""
+        now: dict[int, int] = {}
+        for word in self.heard(AttemptsWait, worker):
+            for receipt_id, mask in word.pieces:
+                before = now.get(receipt_id, 0)
+                now[receipt_id] = before | mask if word.waiting else before & ~mask
+        return {receipt_id: mask for receipt_id, mask in now.items() if mask}
 
     def ended(self, receipt_id: int) -> dict[int, Any]:
         """Return index -> "completed", or the item of `others`, of all results of a receipt so far."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Mapping
@@ -78,6 +79,8 @@ class AsyncLane:
         self._lane: Lane
         self._loop: asyncio.AbstractEventLoop
         self._pump_due = False
+        self._context: contextvars.Context
+        """That of no handler: what one has set in its own is not seen by those that start after it."""
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="awa-pool-async", daemon=True)
 
@@ -127,6 +130,7 @@ class AsyncLane:
 
     def _run(self) -> None:
         try:
+            self._context = contextvars.copy_context()
             self._loop = asyncio.new_event_loop()
             asyncio.set_event_loop(self._loop)
             self._lane = Lane(self._core, self._page, self._settings, "async", self._endings.tell)
@@ -170,12 +174,12 @@ class AsyncLane:
             self._pump_soon()
         else:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the worker has gone
-                self._loop.call_soon_threadsafe(self._posted, call)
+                self._loop.call_soon_threadsafe(self._posted, call, context=self._context)
 
     def _pump_soon(self) -> None:
         if not self._pump_due:
             self._pump_due = True
-            self._loop.call_soon(self._pump)
+            self._loop.call_soon(self._pump, context=self._context)
 
     def _pump(self) -> None:
         """Send what has ended, take in what has come, start what there is room for."""
@@ -231,7 +235,8 @@ class AsyncLane:
         self._run_attempt(partial(self._attempt, piece, index, body, task, seat, now_s, limit_s))
 
     def _run_attempt(self, attempt: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        running = asyncio.Task(attempt(), loop=self._loop)  # whatever task factory a handler has set
+        # Whatever task factory a handler has set.
+        running = asyncio.Task(attempt(), loop=self._loop, context=self._context.copy())
         self._running.add(running)
         running.add_done_callback(partial(self._attempt_done, attempt))
 

@@ -142,8 +142,8 @@ class Seats:
         if not self._warned:
             self._warned = True
             _log.warning(
-                "worker %s: %s handlers wait for callbacks, as many as may give their slots away: those that wait beyond them "
+                "%s handlers of worker %s wait for callbacks, as many as may give their slots away: those that wait beyond them "
                 "keep theirs, and other jobs of this worker wait with them; raise --max-waiting, or park jobs that wait long "
                 "(return WaitForCallback(token))",
-                self._worker, self._given,
+                self._given, self._worker,
             )  # fmt: skip
