@@ -119,7 +119,7 @@ class World:
         self.supervisor: list[Message] = []
         self.notes: list[Note] = []
         self.exited = False
-        self.went_on = False
+        self.gave_way = False
         self.news: list[CallbackNews] = []
         self.next_receipt = 1
         self.number = 0
@@ -145,6 +145,8 @@ class World:
                     self.supervisor.append(message)
                 case Claim() | ReadOpenAttempts() | ReadPage() | ReadPages() | ReadRunning() | ReadWorkLeft():
                     if isinstance(command, Claim):
+                        books = self.core.desk.books
+                        assert command.total <= self.settings.window_jobs - (books.jobs - books.waiting)
                         self.claims.append(command)
                     self.questions.append(command)
                 case Withdraw(claim) if claim in self.questions:
@@ -331,6 +333,7 @@ class World:
         if lane.running is None:
             return False
         receipt_id, index = lane.running
+        self.gave_way = True
         lane.away.append(lane.running)
         lane.running = None
         self.to_dispatcher.append(Heard(lane.peer, AttemptsWait([[receipt_id, 1 << index]], True)))
@@ -341,7 +344,6 @@ class World:
         if not lane.away:
             return False
         attempt = lane.away.pop(number % len(lane.away))
-        self.went_on = True
         self.to_dispatcher.append(Heard(lane.peer, AttemptsWait([[attempt[0], 1 << attempt[1]]], False)))
         beside, since_s = lane.running, lane.since_s
         lane.running, lane.since_s = attempt, self.now_s
@@ -461,10 +463,9 @@ class World:
                 rest = receipt.open & ~(receipt.waiting | receipt.ran | receipt.ending)
                 counted[receipt.queue] += rest.bit_count()
         assert counted == desk.books.in_flight
-        in_window = desk.books.jobs - desk.books.waiting
-        assert (
-            in_window <= self.settings.window_jobs
-            or self.went_on
+        assert (  # what waits is no part of the window, and may come back into it beside what has been claimed since
+            desk.books.jobs <= self.settings.window_jobs
+            or self.gave_way
             or any(r.adrift or not r.bodies for r in desk.books)
         )
 
