@@ -47,6 +47,10 @@ def gauges(snapshot: PoolSnapshot | None, figures: Figures) -> list[Gauge]:
             values={(): float(held.get("held_jobs") or 0)},
         ),
         Gauge(
+            name="awa_pool_waiting_handlers", about="Handlers of this host that wait for callbacks", labels=(),
+            values={(): float(held.get("callback_waiting") or 0)},
+        ),
+        Gauge(
             name="awa_pool_database_up", about="1 while the supervisor's connection works", labels=(),
             values={(): float(snapshot.database == "up")},
         ),

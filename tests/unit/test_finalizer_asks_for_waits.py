@@ -21,6 +21,7 @@ from awa_pool.messages import (
     ForgetCallback,
     Message,
 )
+from awa_pool.metrics import Exporter, Figures
 
 
 @dataclass
@@ -336,3 +337,26 @@ def test_news_do_not_lie_unread_for_long_while_anybody_waits() -> None:
     assert (host.core.deaf_until_s() or 0.0) > host.now_s + NAP_BESIDE_WAITS_S
     host.wait(1)
     assert (host.core.deaf_until_s() or 0.0) <= host.now_s + NAP_BESIDE_WAITS_S
+
+
+def test_the_figures_of_waits_are_exported() -> None:
+    host = Host()
+    host.hello(True)
+    done, open_ = host.wait(1), host.wait(2)
+    host.answer()
+    host.answer()
+    host.now_s += 3.0
+    host.answers[done] = Row(0, "answered", 1, "7")
+    host.news(done)
+    host.news(open_, "completed")
+    host.answer()
+    figures = Figures()
+    figures.take("finalizer", "f1", host.core.figures())
+    text = Exporter(figures, lambda: []).render()[0].decode()
+    for line in (
+        'awa_pool_callback_waits_total{end="answered"} 1.0',
+        "awa_pool_callback_wait_seconds_total 3.0",
+        'awa_pool_callback_news_total{word="resumed"} 1.0',
+        'awa_pool_callback_news_total{word="completed"} 1.0',
+    ):
+        assert line in text.splitlines()
