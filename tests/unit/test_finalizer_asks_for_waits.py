@@ -352,7 +352,7 @@ def test_the_figures_of_waits_are_exported() -> None:
     host.answer()
     figures = Figures()
     figures.take("finalizer", "f1", host.core.figures())
-    text = Exporter(figures, lambda: []).render()[0].decode()
+    text = Exporter(figures, list).render()[0].decode()
     for line in (
         'awa_pool_callback_waits_total{end="answered"} 1.0',
         "awa_pool_callback_wait_seconds_total 3.0",
