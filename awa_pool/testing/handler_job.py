@@ -11,13 +11,16 @@ import orjson
 
 from awa_pool import validation as gate
 from awa_pool.callbacks import PAYLOAD_BYTES
+from awa_pool.completing import Completing, Completion
 from awa_pool.errors import StagingError
 from awa_pool.job import Job
 from awa_pool.registry import Registry
 from awa_pool.requests import InsertRequest, options_of
+from awa_pool.states import Outcome
 from awa_pool.tokens import ANSWER, CallbackToken, checked_rules, checked_timeout_s
 from awa_pool.tracing import TRACEPARENT
 from awa_pool.worker.events import Piece
+from awa_pool.worker.leasing import check_declared, refuse_staging
 
 from . import attempts
 from .results import StagedJob, WorkResult, jobs_of, outcome_of, staged_jobs, told_of
@@ -37,7 +40,7 @@ class HandlerJob(Job[A]):
     ends the attempt as a worker would. `callbacks` are the tokens of the callbacks that it has registered, in order.
     """
 
-    __slots__ = ("_registry", "callbacks", "cancelled")
+    __slots__ = ("_completion", "_registry", "callbacks", "cancelled")
 
     def __init__(
         self,
@@ -102,6 +105,12 @@ class HandlerJob(Job[A]):
         self.cancelled = cancelled
         self.callbacks: list[CallbackToken] = []
         self._registry = registry
+        self._completion = Completion()
+
+    @property
+    def completed(self) -> bool:
+        """A block of `job.completing` has come to its end: what its transaction holds counts once that is committed."""
+        return self._completion.ran
 
     @property
     def staged(self) -> list[StagedJob]:
@@ -111,7 +120,7 @@ class HandlerJob(Job[A]):
     @property
     def problem(self) -> StagingError | None:
         """The first failed staging: the attempt cannot complete any more, also where the handler swallowed it."""
-        return None if self._staging is None else self._staging.problem
+        return self._completion.problem if self._staging is None else self._staging.problem
 
     def run(self, handler: Callable[[Any], Any] | None = None) -> WorkResult:
         """Call the handler (by default the one registered in `client`), and end the attempt as a worker would.
@@ -134,6 +143,10 @@ class HandlerJob(Job[A]):
         piece = Piece(self.queue, self.priority, 0, 1, 1, [0], [], 0)
         endings.settle(piece, 0, self, task, ending)
         outcome, delay_s, error = piece.others[0][4:7] if piece.others else ("completed", None, None)
+        if (
+            piece.owned and outcome == Outcome.LOST
+        ):  # no database says whether it was committed: it is taken to be
+            outcome, delay_s, error = Outcome.COMPLETED, None, None
         return WorkResult(
             outcome=outcome_of(outcome, self.attempt, self.max_attempts),
             job=self,
@@ -166,9 +179,20 @@ class HandlerJob(Job[A]):
         self.callbacks.append(token)
         return token
 
+    def completing(self, conn: Any) -> Completing:
+        """Let the block's rows commit at its end, by `conn.transaction()`; no job is completed, as there is none.
+
+        `conn`: a real connection, to any database, or a stand-in such as `unittest.mock.MagicMock()`. Errors: TransitionRefused.
+        """
+        check_declared(self.kind, self._registry.tasks.get(self.kind))
+        return Completing(conn, self._completion, None)
+
     def _open_staging(self) -> StagingBuffer:
         from awa_pool.follow_ups import StagingBuffer
 
+        task = self._registry.tasks.get(self.kind)
+        if task is not None and task.caller_completes:
+            raise refuse_staging(self)
         return StagingBuffer(self._registry, self.id, self.metadata.get(TRACEPARENT))
 
 

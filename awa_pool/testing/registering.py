@@ -1,25 +1,28 @@
-"""Callbacks of handlers that a test works in its own process: registered through the client's own connections."""
+"""Callbacks and completions of handlers that a test works in its own process, through the client's own connections."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 import uuid
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
 from awa_pool.client import AsyncClient, Client
 from awa_pool.errors import LeaseLost
-from awa_pool.messages import CallbackRegistered, RegisterCallback
+from awa_pool.messages import AttemptLeased, CallbackRegistered, RegisterCallback
 from awa_pool.store.callbacks import Registered as Row
 from awa_pool.store.callbacks import register_callbacks
+from awa_pool.store.leases import lease_attempts
 from awa_pool.store.statements import Call
 from awa_pool.tokens import Registered, Rules
 from awa_pool.worker.attempt import Attempt
+from awa_pool.worker.leasing import leasing
 from awa_pool.worker.registering import Registrar, Registration
 from awa_pool.worker.reporting import identity_of
 
+R = TypeVar("R")
 _TRIES = 100
 _PAUSE_S = 0.01
 
@@ -29,6 +32,7 @@ class ClientRegistrar(Registrar):
 
     def __init__(self, client: Client | AsyncClient) -> None:
         self._client = client
+        self.schema = client.schema
         self._loop = asyncio.get_running_loop() if isinstance(client, AsyncClient) else None
 
     def register(self, job: Attempt, timeout_s: float, rules: Rules | None = None) -> Registered:
@@ -46,10 +50,26 @@ class ClientRegistrar(Registrar):
             return self.register(job, timeout_s, rules)
         return await asyncio.to_thread(self.register, job, timeout_s, rules)
 
+    def lease(self, job: Attempt) -> None:
+        """Have an attempt moved to leases, and wait until that is committed."""
+        for _ in range(_TRIES):
+            if (status := self._ask(lease_attempts([_item_of(job)])).status) != "busy":
+                break
+            time.sleep(_PAUSE_S)
+        request = leasing(lambda: None, 1, _identity(job))
+        request.outcome = AttemptLeased(1, status, status)
+        request.result()
+
+    async def lease_async(self, job: Attempt) -> None:
+        """Have an attempt moved to leases, and await that it is committed."""
+        if self._loop is None:
+            return self.lease(job)
+        await asyncio.to_thread(self.lease, job)
+
     def close(self) -> None:
         """There is nothing to close."""
 
-    def _ask(self, call: Call[list[Row]]) -> Row:
+    def _ask(self, call: Call[list[R]]) -> R:
         if isinstance(self._client, Client):
             return self._client._run(call, None)[0]
         assert self._loop is not None
@@ -57,13 +77,22 @@ class ClientRegistrar(Registrar):
 
 
 def _message_of(job: Attempt, timeout_s: float, rules: Rules) -> RegisterCallback:
-    identity = identity_of(job)
-    if identity is None:
-        raise LeaseLost("the attempt has ended: register a callback while its handler runs")
-    slot, receipt_id, nonce, index, job_id, run_lease = identity
+    slot, receipt_id, nonce, index, job_id, run_lease = _identity(job)
     return RegisterCallback(
         1, slot, receipt_id, nonce, index, job_id, run_lease, str(uuid.uuid4()), timeout_s, rules
     )
+
+
+def _identity(job: Attempt) -> list[int]:
+    identity = identity_of(job)
+    if identity is None:
+        raise LeaseLost("the attempt has ended: callbacks and completions are for handlers that run")
+    return identity
+
+
+def _item_of(job: Attempt) -> dict[str, Any]:
+    names = ("slot", "receipt_id", "nonce", "index", "job_id", "run_lease")
+    return dict(zip(names, _identity(job), strict=True))
 
 
 def _call_of(message: RegisterCallback) -> Call[list[Row]]:

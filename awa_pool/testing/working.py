@@ -250,6 +250,8 @@ def _result(
     values = written.values or {"outcome": Outcome.COMPLETED.value}
     attempt, most = (job.attempt, job.max_attempts) if job is not None else (1, 1)
     done = written.status == "done"
+    if written.status == STALE and written.state == State.COMPLETED:  # by the handler, in its own transaction
+        values, done = {"outcome": Outcome.COMPLETED.value}, True
     told = told_of(values.get("error"))
     if written.state in (State.FAILED, State.CANCELLED) and "reason" in values:
         told["reason"] = values["reason"]  # kept only with an end

@@ -74,6 +74,8 @@ class Asker:
     """Sends requests and hands the answers out."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.schema = str(settings.get("schema") or "awa_pool")
+        """Where the pool's jobs are."""
         self._path = str(settings["finalizer_path"])
         self._identity = f"w{settings['worker']}-{settings['incarnation']}-callbacks"
         self._changed = threading.Lock()

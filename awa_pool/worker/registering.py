@@ -79,6 +79,18 @@ class Registrar(Asker):
 
         return (await self.suspend(job, partial(wait_for, job, callback_id))).result()
 
+    def lease(self, job: Attempt) -> None:
+        """Have an attempt moved to leases, and wait until that is committed. Errors: as of `Job.completing`."""
+        from .leasing import leasing
+
+        self.block(job, leasing).result()
+
+    async def lease_async(self, job: Attempt) -> None:
+        """Have an attempt moved to leases, and await on the running event loop that it is committed."""
+        from .leasing import leasing
+
+        (await self.suspend(job, leasing)).result()
+
     def block(self, job: Attempt, asking: Asking[R]) -> R:
         """Ask, and block the calling thread until there is an outcome."""
         import _thread
