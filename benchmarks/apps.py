@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from awa_pool import Client, Job
 
+from .asking import Line
 from .programs.conversation import Bell, burn
 
 QUEUE = "bench"
 READY_VARIABLE, BELL_VARIABLE = "AWA_BENCH_READY", "AWA_BENCH_BELL"
 
 client = Client()
+CALLBACK_TIMEOUT_S = 3600
 _bells: list[Bell] = []
+_lines: dict[str, Line] = {}
 
 
 @dataclass
@@ -49,6 +53,19 @@ class Stage:
     queue: str
 
 
+@dataclass
+class Converse:
+    """A job that asks again and again, while the answers say that there is more; it writes its callbacks to the pipe `line`."""
+
+    i: int
+    line: str
+
+
+@dataclass
+class ConverseBlocking(Converse):
+    """The same in a plain function."""
+
+
 @client.task(Noop, queue=QUEUE)
 def noop(job: Job[Noop]) -> None:
     """Do nothing."""
@@ -70,6 +87,33 @@ def ping(job: Job[Ping]) -> None:
 def stage(job: Job[Stage]) -> None:
     """Stage one follow-up."""
     job.enqueue_on_completion(Noop(job.args.i, job.args.payload), queue=job.args.queue)
+
+
+@client.task(Converse, queue=QUEUE)
+async def converse(job: Job[Converse]) -> None:
+    """Register, wait, and go on."""
+    line, resumed_ns, more = line_to(job.args.line), 0, True
+    while more:
+        token = await job.register_callback(CALLBACK_TIMEOUT_S)
+        line.say(job.args.i, resumed_ns, token.id)
+        more = (await job.wait_for_callback(token))["more"]
+        resumed_ns = time.monotonic_ns()
+
+
+@client.task(ConverseBlocking, queue=QUEUE, waits=True)
+def converse_blocking(job: Job[ConverseBlocking]) -> None:
+    """Register, wait, and go on."""
+    line, resumed_ns, more = line_to(job.args.line), 0, True
+    while more:
+        token = job.register_callback(CALLBACK_TIMEOUT_S)
+        line.say(job.args.i, resumed_ns, token.id)
+        more = job.wait_for_callback(token)["more"]
+        resumed_ns = time.monotonic_ns()
+
+
+def line_to(path: str) -> Line:
+    """Return this worker's end of a pipe to the benchmark."""
+    return _lines.get(path) or _lines.setdefault(path, Line(path))
 
 
 @client.process_start

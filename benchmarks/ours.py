@@ -107,6 +107,30 @@ class Database:
                 raise PoolFailed(f"the pool stands still at {done} of {jobs} jobs")
             time.sleep(every_s)
 
+    def await_waiting(self, handlers: int, most_s: float) -> None:
+        """Wait until the database says that so many attempts wait with their handlers. Errors: PoolFailed."""
+        deadline = time.monotonic() + most_s
+        while (seen := self.one("waiting")[0]) < handlers:
+            if time.monotonic() > deadline:
+                raise PoolFailed(f"of {handlers} handlers {seen} wait")
+            time.sleep(0.02)
+
+    def await_finished(self, kind: str, jobs: int, since: Any = None) -> float:
+        """Wait until so many jobs of a kind that have rows of their own have completed; returns the seconds from `since` to the last.
+
+        Errors: PoolFailed when nothing moves for two minutes.
+        """
+        seen, moved = -1, time.monotonic()
+        while True:
+            done, took_s = self.one("finished", kind=kind, since=since)
+            if done >= jobs:
+                return float(took_s)
+            if done != seen:
+                seen, moved = done, time.monotonic()
+            elif time.monotonic() - moved > STALL_S:
+                raise PoolFailed(f"of {jobs} jobs of the kind {kind} {done} have completed")
+            time.sleep(0.05)
+
 
 class Pool:
     """`awa-pool benchmarks.apps:client --workers N`, running."""
