@@ -32,7 +32,11 @@ def test_the_first_handler_of_the_guide_runs(
 
 @pytest.mark.parametrize(
     ("spec", "queues"),
-    [("shop.jobs:client", ["reports", "mail", "payments"]), ("measure:client", ["measure"])],
+    [
+        ("shop.jobs:client", ["reports", "mail", "payments"]),
+        ("measure:client", ["measure"]),
+        ("payment.jobs:client", ["payment"]),
+    ],
 )
 def test_the_examples_are_apps(spec: str, queues: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
@@ -41,5 +45,5 @@ def test_the_examples_are_apps(spec: str, queues: list[str], monkeypatch: pytest
         assert load_named(spec).registry.queues() == queues
     finally:
         for name in set(sys.modules) - before:
-            if name.split(".")[0] in ("shop", "measure"):
+            if name.split(".")[0] in ("shop", "measure", "payment"):
                 del sys.modules[name]
