@@ -54,6 +54,14 @@ def starts(path: Path) -> dict[int, int]:
     return found
 
 
+def runs_in(path: Path) -> int:
+    """Wait for a job that writes there when it begins; return its process."""
+    line = wait_until(
+        "the job runs", lambda: path.exists() and path.read_text()
+    )  # it is made first, then written
+    return int(line.split()[2])
+
+
 def test_a_draining_pool_does_all_there_is_and_ends(tmp_path: Path, dsn: str, client: Client) -> None:
     insert(client, *[supervised.Act() for _ in range(500)])
     with pool(tmp_path, dsn, drain=True) as running:
@@ -149,9 +157,9 @@ def test_a_killed_worker_takes_what_its_job_started_with_it(tmp_path: Path, dsn:
         running.ready(1)
         seconds = 600.0 + os.getpid() / 2**23  # so that no other test's program has the same name
         insert(client, supervised.Act("child", seconds, str(begun)))
-        wait_until("the job runs", begun.exists)
+        worker = runs_in(begun)
         grandchildren = wait_until("the program runs", lambda: named(f"sleep {seconds}"))
-        os.kill(int(begun.read_text().split()[2]), signal.SIGKILL)
+        os.kill(worker, signal.SIGKILL)
         wait_until("the program is gone", lambda: not any(alive(pid) for pid in grandchildren), 10.0)
 
 
@@ -240,18 +248,18 @@ def test_a_runtime_that_was_rescued_stops_its_handlers_and_goes_on_under_a_new_i
     with pool(tmp_path, dsn, workers=1, heartbeat_s=0.3, stale_s=2.0) as running:
         running.ready(1)
         (job,) = insert(client, supervised.Act("sleep", 600.0, str(begun)))
-        wait_until("the job runs", begun.exists)
-        first = int(begun.read_text().split()[2])
+        first = runs_in(begun)
         with psycopg.connect(dsn, autocommit=True) as conn:
             conn.execute(
                 "update awa_pool.runtimes set state = 'gone', heartbeat_at = now() - interval '1 hour'"
             )
         running.logged("taken for dead and rescued")
         wait_until("the handler has ended", lambda: not alive(first))
-        wait_until("the job is tried again", lambda: starts(begun).get(job) == 2)
+        wait_until("the job is tried again", lambda: starts(begun)[job] >= 2)
+        # The new id may do so before its first sign of life; and a pool that gets no turn for the stale time is rescued again.
         with psycopg.connect(dsn, autocommit=True) as conn:
-            rows = conn.execute("select state, count(*) from awa_pool.runtimes group by state").fetchall()
-        assert dict(rows) == {"alive": 1, "gone": 1} or dict(rows) == {"alive": 1}
+            alive_ones = "select count(*) from awa_pool.runtimes where state = 'alive'"
+            wait_until("one runtime is alive", lambda: conn.execute(alive_ones).fetchone() == (1,))
 
 
 def test_jobs_that_wait_for_their_time_do_not_keep_a_draining_pool(
