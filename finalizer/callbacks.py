@@ -116,7 +116,9 @@ def _read(message: RegisterCallback) -> dict[str, Any] | None:
         return None
     if type(timeout_s) not in (int, float) or not math.isfinite(timeout_s):
         return None
-    if not all(name in RULES and type(text) is str for name, text in message.rules.items()):
+    if not all(
+        name in RULES and type(text) is str and "\0" not in text for name, text in message.rules.items()
+    ):
         return None
     return {
         "slot": message.slot, "receipt_id": message.receipt_id, "nonce": message.nonce, "index": message.index,

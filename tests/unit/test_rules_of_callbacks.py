@@ -143,7 +143,7 @@ def test_the_finalizer_passes_rules_on_and_drops_what_are_none() -> None:
     road = CallbackRoad()
     assert road.put(b"w", request(1, {"filter": "payload.a"}))
     assert road.put(b"w", request(2, {}))
-    for bad in ({"filter": 5}, {"filter": None}, {"when": "payload.a"}):
+    for bad in ({"filter": 5}, {"filter": None}, {"filter": "a\0"}, {"when": "payload.a"}):
         assert not road.put(b"w", request(3, bad))
     (call,) = road.flush(1.0)
     assert [item["rules"] for item in call.items] == [{"filter": "payload.a"}, None]
