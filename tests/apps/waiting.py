@@ -1,0 +1,108 @@
+"""An app whose handlers wait for callbacks where they are."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from awa_pool import AwaError, Client
+from awa_pool.job import Job
+
+client = Client()
+
+
+@dataclass
+class Paid:
+    """A follow-up: what the waits have brought. Nobody runs its queue, so that it can be looked at."""
+
+    of: int
+    payloads: list[object] = field(default_factory=list)
+
+
+@dataclass
+class Pay:
+    """Ask `times` times: write each callback's id into the file `note`.N, wait, and go on with the payload; then stage `Paid`."""
+
+    note: str = ""
+    times: int = 1
+    how: str = ""
+    timeout_s: float = 3600.0
+
+
+@dataclass
+class PayAsync(Pay):
+    """The same, by an async handler."""
+
+
+@dataclass
+class Nothing:
+    """A job with nothing to do."""
+
+
+def write(path: str, text: str) -> None:
+    """Write a file, whole or not at all."""
+    Path(f"{path}.new").write_text(text)
+    os.rename(f"{path}.new", path)
+
+
+def began(job: Job[Pay] | Job[PayAsync]) -> None:
+    """Note that a handler begins."""
+    with open(f"{job.args.note}.began", "a") as file:
+        file.write(f"{job.attempt} {job.run_lease} {os.getpid()}\n")
+
+
+def stay(path: str) -> None:
+    """Wait for a file."""
+    until_s = time.monotonic() + 30.0
+    while not os.path.exists(path):
+        assert time.monotonic() < until_s
+        select.select([], [], [], 0.01)
+
+
+@client.task(Paid, queue="looked_at")
+def paid(job: Job[Paid]) -> None: ...
+
+
+@client.task(Nothing)
+def nothing(job: Job[Nothing]) -> None: ...
+
+
+@client.task(Pay, waits=True, max_attempts=2, backoff=0.05)
+def pay(job: Job[Pay]) -> None:
+    """Ask, and go on."""
+    began(job)
+    note = job.args.note
+    payloads = []
+    for n in range(1, job.args.times + 1):
+        token = job.register_callback(job.args.timeout_s)
+        write(f"{note}.{n}", token.id)
+        if job.args.how == "late":
+            stay(f"{note}.go")
+        try:
+            payloads.append(job.wait_for_callback(token))
+        except AwaError as problem:
+            write(f"{note}.raised", type(problem).__name__)
+            raise
+    job.enqueue_on_completion(Paid(job.id, payloads))
+
+
+@client.task(PayAsync, max_attempts=2, backoff=0.05)
+async def pay_async(job: Job[PayAsync]) -> None:
+    """Ask, and go on."""
+    began(job)
+    note = job.args.note
+    payloads = []
+    for n in range(1, job.args.times + 1):
+        token = await job.register_callback(job.args.timeout_s)
+        write(f"{note}.{n}", token.id)
+        if job.args.how == "late":
+            stay(f"{note}.go")
+        try:
+            payloads.append(await job.wait_for_callback(token))
+        except AwaError as problem:
+            write(f"{note}.raised", type(problem).__name__)
+            raise
+    job.enqueue_on_completion(Paid(job.id, payloads))
