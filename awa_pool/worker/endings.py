@@ -11,7 +11,7 @@ from time import monotonic
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from awa_pool.errors import CallbackNotFound, DecodeError
+from awa_pool.errors import AwaError, CallbackNotFound, DecodeError, TransitionRefused
 from awa_pool.job import Job
 from awa_pool.outcomes import COMPLETED, Ending, describe_error, resolve_outcome, retry_delay_s
 from awa_pool.registry import Registry, Task
@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # loaded by the first attempt that has follow-ups
 
     from .registering import Registrar
 
+_CANNOT_WAIT = "the handler returned to wait for a callback that cannot be waited for"
 _log = logging.getLogger(__name__)
 
 
@@ -198,18 +199,19 @@ class Endings:
         return ending.outcome is Outcome.COMPLETED and not follow_ups
 
     def _checked_park(self, job: Job[Any], task: Task, ending: Ending) -> Ending:
-        """Return the ending, or a failed attempt where the token is not the newest of this attempt."""
+        """Return the ending, or a failed attempt where the token is not the newest of this attempt, or was answered."""
         token = ending.token
         assert token is not None
-        if token.attempt == (job.id, job.run_lease) and token.id == getattr(job, "_newest", (0, ""))[1]:
+        problem: AwaError
+        if token.attempt != (job.id, job.run_lease):
+            problem = CallbackNotFound(f"{_CANNOT_WAIT}: it is of another attempt")
+        elif token.id != getattr(job, "_newest", (0, ""))[1]:
+            problem = CallbackNotFound(f"{_CANNOT_WAIT}: a newer callback has taken its place")
+        elif token.spent:  # the database has the answer still, and would give it a second time, to the next run
+            problem = TransitionRefused(f"{_CANNOT_WAIT}: it was answered, and its payload given")
+        else:
             return ending
-        mine = token.attempt == (job.id, job.run_lease)
-        problem = "a newer callback has taken its place" if mine else "it is of another attempt"
-        error = describe_error(
-            CallbackNotFound(
-                f"the handler returned to wait for a callback that cannot be waited for: {problem}"
-            )
-        )
+        error = describe_error(problem)
         return Ending(Outcome.RETRY, retry_delay_s(task.backoff, job.attempt, self._rng), error)
 
     def _note_dropped(self, job: Job[Any], count: int) -> None:

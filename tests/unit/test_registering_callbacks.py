@@ -81,6 +81,8 @@ def ask(job: Job[Ask]) -> object:
             job.enqueue_on_completion(Letter("ann"))
         case "foreign":
             token = HandlerJob(Ask(), client=client, id=77).register_callback(60)
+        case "answered":
+            token.spent = True  # as `wait_for_callback` leaves it
         case "raise":
             raise WaitForCallback(token)
     return WaitForCallback(token)
@@ -145,11 +147,18 @@ def test_an_attempt_parks_and_drops_what_it_staged(how: str, caplog: pytest.LogC
     )
 
 
-@pytest.mark.parametrize(("how", "why"), [("newer", "newer"), ("foreign", "another attempt")])
-def test_a_token_that_cannot_be_waited_for_fails_the_attempt(how: str, why: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "why", "error"),
+    [
+        ("newer", "newer", "CallbackNotFound"),
+        ("foreign", "another attempt", "CallbackNotFound"),
+        ("answered", "its payload given", "TransitionRefused"),
+    ],
+)
+def test_a_token_that_cannot_be_waited_for_fails_the_attempt(how: str, why: str, error: str) -> None:
     result = HandlerJob(Ask(how), client=client).run()
     assert result.is_retryable and why in str(result.error)
-    assert str(result.error_type).endswith("CallbackNotFound")
+    assert str(result.error_type).endswith(error)
 
 
 def test_specs_for_waiting_come_with_the_parking_and_undo_it_when_they_raise() -> None:
@@ -330,7 +339,7 @@ def test_a_process_that_a_handler_has_forked_is_told_at_once(
 
 
 def test_nothing_is_registered_once_the_handler_has_returned(world: World) -> None:
-    with pytest.raises(LeaseLost, match="while its handler runs"):
+    with pytest.raises(LeaseLost, match="handlers that run"):
         world.job(running=False).register_callback(60)
 
 
