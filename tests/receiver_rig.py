@@ -27,12 +27,14 @@ Answer = tuple[int, dict[str, Any], Mapping[str, str]]
 class ReceiverProcess:
     """`awa-pool callbacks --port 0` with its log in a file."""
 
-    def __init__(self, folder: Path, dsn: str, *flags: str, secrets: str = SECRET) -> None:
+    def __init__(
+        self, folder: Path, dsn: str, *flags: str, secrets: str = SECRET, prefix: tuple[str, ...] = ()
+    ) -> None:
         self.log_path = folder / f"receiver-{time.monotonic_ns()}.log"
         more = {"AWA_POOL_CALLBACK_SECRET": secrets} if secrets else {}
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                command(["callbacks", "--port", "0", "--dsn", dsn, "--log-level", "debug", *flags]),
+                [*prefix, *command(["callbacks", "--port", "0", "--dsn", dsn, "--log-level", "debug", *flags])],
                 stdout=log, stderr=subprocess.STDOUT, cwd=folder, env=environment(**more), start_new_session=True,
             )  # fmt: skip
         self._port = 0
@@ -108,7 +110,7 @@ class ReceiverProcess:
 
 
 @contextlib.contextmanager
-def receiver(folder: Path, dsn: str, *flags: str, **options: str) -> Iterator[ReceiverProcess]:
+def receiver(folder: Path, dsn: str, *flags: str, **options: Any) -> Iterator[ReceiverProcess]:
     """A receiver for the time of a block."""
     running = ReceiverProcess(folder, dsn, *flags, **options)
     try:

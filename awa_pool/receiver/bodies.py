@@ -12,6 +12,7 @@ DEFAULT_TIMEOUT_S = 3600.0
 _METHODS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "complete": ("complete_external", {"payload": None}),
     "resume": ("resume_external", {"payload": None}),
+    "resolve": ("resolve_callback", {"payload": None, "default_action": "ignore"}),
     "fail": ("fail_external", {"error": ...}),
     "retry": ("retry_external", {}),
     "heartbeat": ("heartbeat_callback", {"timeout_seconds": DEFAULT_TIMEOUT_S}),
@@ -35,7 +36,12 @@ def understood(action: str, body: bytes) -> tuple[str, dict[str, Any]]:
 def _shape(fields: Mapping[str, Any]) -> str:
     if not fields:
         return "send no body, or {}"
-    values = {"payload": "any JSON value", "error": '"text"', "timeout_seconds": "3600"}
+    values = {
+        "payload": "any JSON value",
+        "default_action": '"complete|fail|ignore|resume"',
+        "error": '"text"',
+        "timeout_seconds": "3600",
+    }
     return "send {" + ", ".join(f'"{name}": {values[name]}' for name in fields) + "}"
 
 

@@ -56,7 +56,10 @@ def taken(answer: Any) -> Reply:
     """Return what is said of an answer that counts: its job, or the new time-out."""
     if isinstance(answer, datetime):
         return Reply(200, {"until": answer.isoformat()})
-    return Reply(200, {"job_id": answer.job_id, "number": answer.number, "state": str(answer.state)})
+    decided = {name: getattr(answer, name) for name in ("outcome", "reason") if hasattr(answer, name)}
+    return Reply(
+        200, {"job_id": answer.job_id, "number": answer.number, "state": str(answer.state), **decided}
+    )
 
 
 NO_CALLBACK = refusal(

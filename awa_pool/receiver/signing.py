@@ -17,7 +17,7 @@ from uuid import UUID
 from awa_pool.errors import ConfigError, ValidationError
 
 SIGNATURE_HEADER = "X-Awa-Signature"
-ACTIONS = ("complete", "fail", "resume", "retry", "heartbeat")
+ACTIONS = ("complete", "fail", "resume", "resolve", "retry", "heartbeat")
 DEFAULT_PREFIX = "/api/callbacks"
 SECRET_CHARS = (32, 512)
 MOST_SECRETS = 2

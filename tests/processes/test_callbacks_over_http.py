@@ -17,7 +17,8 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from callbacks_rig import park, parked, register, wait, waiting
+from callbacks_rig import park, parked, register, register_all, wait, waiting
+from callbacks_rig import told as item_of
 from cli_rig import run
 from general_rig import Queue
 from pool_rig import wait_until
@@ -80,6 +81,10 @@ def test_each_answer_reaches_its_job_once(q: Queue, server: ReceiverProcess) -> 
         assert status == 404 and "do not send it again" in told["error"]
         assert q.state(attempt.job_id) == state
         q.claim()
+    _, callback = parked(q)
+    assert server.post(callback, "resolve")[1]["outcome"] == "ignored"
+    status, told, _ = server.post(callback, "resolve", {"payload": 1, "default_action": "fail"})
+    assert (told["outcome"], told["state"], told["reason"]) == ("failed", "failed", "default_action")
     assert server.counted('awa_pool_callback_answers_total{action="heartbeat"}') == 2
     assert server.counted('awa_pool_callback_answers_total{action="resume"}') == 2
     assert server.counted('awa_pool_callback_refusals_total{status="404"}') == 4
@@ -143,6 +148,7 @@ def test_only_a_secret_in_force_signs_and_only_what_was_signed_counts(
         ("complete", b'{"payload": {"a": 1, "a": 2}}', "'a' twice"),
         ("complete", b'{"payload": ' + b"[" * 30000 + b"]" * 30000 + b"}", "nest"),
         ("complete", b'{"payload": "\xff"}', "not UTF-8"),
+        ("resolve", b'{"default_action": "cancel"}', "default_action: expected one of"),
         ("fail", b"{}", "'error' is missing"),
         ("fail", b'{"error": 5}', "error: expected text"),
         ("fail", b'{"error": " "}', "say what went wrong"),
@@ -478,3 +484,31 @@ def test_the_shell_lines_of_the_guide_answer_a_callback(
         lines = lines.replace(written, meant)
     done = subprocess.run(["bash", "-ec", lines], capture_output=True, text=True, timeout=60, check=True)
     assert json.loads(done.stdout) == {"job_id": attempt.job_id, "number": 1, "state": "available"}
+
+
+def test_the_rules_of_a_callback_decide_over_http_too(q: Queue, server: ReceiverProcess) -> None:
+    attempt = q.claimed()
+    rules = {"filter": "payload.kind == 'final'", "transform": "{'sum': payload.sum}"}
+    ((_, callback, _),) = register_all(q, item_of(attempt, timeout_s=3600, rules=rules))
+    assert park(q, attempt, str(callback))[0] == "done"
+    status, said_of_it, _ = server.post(
+        str(callback), "resolve", {"payload": {"kind": "draft"}, "default_action": "complete"}
+    )
+    assert (status, said_of_it["outcome"], said_of_it["reason"]) == (200, "ignored", "filter")
+    final = {"payload": {"kind": "final", "sum": 5}, "default_action": "resume"}
+    assert server.post(str(callback), "resolve", final)[1]["outcome"] == "resumed"
+    assert q.job(attempt.job_id)["metadata"]["awa:callback"]["payload"] == {"sum": 5}  # type: ignore[index]
+
+
+@pytest.mark.skipif(not shutil.which("prlimit"), reason="the limit is set by prlimit")
+def test_more_connections_than_it_has_places_for_are_told_so(q: Queue, dsn: str, tmp_path: Path) -> None:
+    _, callback = parked(q)
+    with receiver(tmp_path, dsn, prefix=("prlimit", "--nofile=96")) as server:
+        taken = [server.connection() for _ in range(32)]
+        refused = server.connection()
+        status, _, headers = heard(refused)
+        assert status == 503 and headers["Retry-After"]
+        for conn in (refused, *taken):
+            conn.close()
+        wait_until("there is room", lambda: server.ask("GET", "/healthz")[0] == 200)
+        assert server.post(callback, "complete")[0] == 200
