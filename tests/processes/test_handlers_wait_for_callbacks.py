@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from pool_rig import PoolProcess, pool, wait_until
 from awa_pool import CallbackNotFound, Client, JobRow
 
 OPTIONS: dict[str, Any] = {"app": "apps.waiting:client", "queues": ["default"]}
-KINDS = pytest.mark.parametrize("asks", [Pay, PayAsync])
 
 
 @pytest.fixture
@@ -31,6 +30,21 @@ def row(client: Client, job_id: int) -> JobRow:
     found = client.get_job(job_id)
     assert found is not None
     return found
+
+
+def insert(
+    client: Client,
+    folder: Path,
+    *,
+    deadline: float | None = None,
+    max_attempts: int | None = None,
+    **args: Any,
+) -> dict[Path, int]:
+    """Put in a job with a plain handler and one with an async handler -> the note and id of each."""
+    folder.mkdir(exist_ok=True)
+    notes = {folder / asks.__name__: asks for asks in (Pay, PayAsync)}
+    options: dict[str, Any] = {"deadline": deadline, "max_attempts": max_attempts}
+    return {note: client.insert(asks(str(note), **args), **options) for note, asks in notes.items()}
 
 
 def reaches(client: Client, job_id: int, state: str, process: PoolProcess) -> JobRow:
@@ -64,155 +78,144 @@ def paid(dsn: str, job_id: int) -> list[Any]:
         return [payloads for (payloads,) in found.fetchall()]
 
 
-@KINDS
-def test_a_handler_waits_again_and_again_on_one_attempt_and_lease(
-    client: Client, dsn: str, tmp_path: Path, asks: type[Pay]
+def test_handlers_wait_again_and_again_on_one_attempt_and_lease(
+    client: Client, dsn: str, tmp_path: Path
 ) -> None:
-    note = tmp_path / "note"
-    job_id = client.insert(asks(str(note), times=3))
-    with pool(tmp_path, dsn, concurrency=1, **OPTIONS) as process:
+    jobs = insert(client, tmp_path, times=3)
+    with pool(tmp_path, dsn, workers=1, concurrency=1, **OPTIONS) as process:
         for number, payload in enumerate(([{"ok": None}], "ünï", 12345678901234567), 1):
-            callback_id = text_in(f"{note}.{number}")
-            waiting = reaches(client, job_id, "waiting_external", process)
-            assert (waiting.attempt, waiting.run_lease) == (1, 1)
-            # Not retried: a waiting handler has let the lane's only slot go.
-            reaches(
-                client, client.insert(asks(str(tmp_path / f"other{number}"), times=0)), "completed", process
-            )
-            answer = client.resume_external(callback_id, payload)
-            assert (answer.job_id, answer.number, answer.state) == (job_id, number, "running")
-            with pytest.raises(CallbackNotFound):
-                client.resume_external(callback_id, payload)
-        done = reaches(client, job_id, "completed", process)
-        assert (done.attempt, done.errors, len(began(note))) == (1, [], 1)
-        assert paid(dsn, job_id) == [[[{"ok": None}], "ünï", 12345678901234567]]
+            ids = {note: text_in(f"{note}.{number}") for note in jobs}
+            for job_id in jobs.values():
+                waiting = reaches(client, job_id, "waiting_external", process)
+                assert (waiting.attempt, waiting.run_lease) == (1, 1)
+            # Those that wait have let the lane's only slot go.
+            for job_id in insert(client, tmp_path / f"other{number}", times=0).values():
+                reaches(client, job_id, "completed", process)
+            for note, job_id in jobs.items():
+                answer = client.resume_external(ids[note], payload)
+                assert (answer.job_id, answer.number, answer.state) == (job_id, number, "running")
+                with pytest.raises(CallbackNotFound):
+                    client.resume_external(ids[note], payload)
+        for note, job_id in jobs.items():
+            done = reaches(client, job_id, "completed", process)
+            assert (done.attempt, done.errors, len(began(note))) == (1, [], 1)
+            assert paid(dsn, job_id) == [[[{"ok": None}], "ünï", 12345678901234567]]
 
-
-@KINDS
-def test_an_answer_that_came_before_the_wait_is_given_at_once(
-    client: Client, dsn: str, tmp_path: Path, asks: type[Pay]
-) -> None:
-    note = tmp_path / "note"
-    job_id = client.insert(asks(str(note), how="late"))
-    with pool(tmp_path, dsn, **OPTIONS) as process:
-        assert client.resume_external(text_in(f"{note}.1"), 7).state == "running"
-        Path(f"{note}.go").touch()
-        reaches(client, job_id, "completed", process)
-    assert paid(dsn, job_id) == [[7]]
+        early = insert(client, tmp_path / "early", how="late")
+        for note in early:
+            assert client.resume_external(text_in(f"{note}.1"), 7).state == "running"
+            Path(f"{note}.go").touch()
+        for job_id in early.values():
+            reaches(client, job_id, "completed", process)
+            assert paid(dsn, job_id) == [[7]]
 
 
 ENDS: dict[str, tuple[Callable[[Client, int, str], object], dict[str, Any], str, str]] = {
     "cancel": (lambda client, job_id, _: client.cancel(job_id), {}, "JobCancelled", "cancelled"),
     "complete": (lambda client, _, id: client.complete_external(id, 1), {}, "LeaseLost", "completed"),
     "fail": (lambda client, _, id: client.fail_external(id, "no money"), {}, "LeaseLost", "failed"),
-    "time-out": (lambda *_: None, {"timeout_s": 0.3}, "CallbackTimeout", "failed"),
-    "deadline": (lambda *_: None, {"deadline": 0.5}, "DeadlineExceeded", "failed"),
+    "timed_out": (lambda *_: None, {"timeout_s": 0.3}, "CallbackTimeout", "failed"),
+    "late": (lambda *_: None, {"deadline": 0.5}, "DeadlineExceeded", "failed"),
 }
 
 
-@KINDS
-@pytest.mark.parametrize("how", ENDS)
 def test_each_end_from_outside_has_its_exception_and_drops_what_was_to_follow(
-    client: Client, dsn: str, tmp_path: Path, asks: type[Pay], how: str
+    client: Client, dsn: str, tmp_path: Path
 ) -> None:
-    act, options, raised, state = ENDS[how]
-    note = tmp_path / "note"
-    settings = {name: options[name] for name in ("timeout_s",) if name in options}
-    deadline = options.get("deadline")
     with pool(tmp_path, dsn, workers=1, **OPTIONS) as process:
-        job_id = client.insert(asks(str(note), **settings), deadline=deadline, max_attempts=1)
-        callback_id = text_in(f"{note}.1")
-        if not options:
+        jobs = {how: insert(client, tmp_path / how, max_attempts=1, **ENDS[how][1]) for how in ENDS}
+        for how, (act, _, raised, state) in ENDS.items():
+            for note, job_id in jobs[how].items():
+                callback_id = text_in(f"{note}.1")
+                if state != "failed":
+                    reaches(client, job_id, "waiting_external", process)
+                act(client, job_id, callback_id)
+                assert text_in(f"{note}.raised").removeprefix("Task") == raised, how
+                done = reaches(client, job_id, state, process)
+                assert (done.attempt, len(began(note)), paid(dsn, job_id)) == (1, 1, [])
+                with pytest.raises(CallbackNotFound):
+                    client.resume_external(callback_id)
+
+        again = insert(client, tmp_path / "again")
+        for note, job_id in again.items():
+            first = text_in(f"{note}.1")
             reaches(client, job_id, "waiting_external", process)
-        act(client, job_id, callback_id)
-        assert text_in(f"{note}.raised").removeprefix("Task") == raised
-        done = reaches(client, job_id, state, process)
-        assert (done.attempt, len(began(note)), paid(dsn, job_id)) == (1, 1, [])
-        with pytest.raises(CallbackNotFound):
-            client.resume_external(callback_id)
-        reaches(client, client.insert(asks(str(tmp_path / "next"), times=0)), "completed", process)
+            client.retry_external(first)
+            assert text_in(f"{note}.raised") == "LeaseLost"
+            wait_until("another callback", lambda note=note, first=first: text_in(f"{note}.1") != first)
+            reaches(client, job_id, "waiting_external", process)
+            client.resume_external(text_in(f"{note}.1"), 2)
+            done = reaches(client, job_id, "completed", process)
+            assert (done.errors, len(began(note)), paid(dsn, job_id)) == ([], 2, [[2]])
 
 
-@KINDS
-def test_an_answer_that_has_the_job_run_again_ends_the_wait(
-    client: Client, dsn: str, tmp_path: Path, asks: type[Pay]
+def test_a_stop_gives_the_jobs_back_at_once_and_the_next_pool_runs_them_from_the_top(
+    client: Client, dsn: str, tmp_path: Path
 ) -> None:
-    note = tmp_path / "note"
-    job_id = client.insert(asks(str(note)))
-    with pool(tmp_path, dsn, workers=1, **OPTIONS) as process:
-        first = text_in(f"{note}.1")
-        reaches(client, job_id, "waiting_external", process)
-        client.retry_external(first)
-        assert text_in(f"{note}.raised") == "LeaseLost"
-        wait_until("another callback", lambda: text_in(f"{note}.1") != first)
-        reaches(client, job_id, "waiting_external", process)
-        client.resume_external(text_in(f"{note}.1"), 2)
-        done = reaches(client, job_id, "completed", process)
-    assert (done.errors, len(began(note)), paid(dsn, job_id)) == ([], 2, [[2]])
-
-
-@KINDS
-def test_a_stop_gives_the_job_back_at_once_and_the_next_pool_runs_it_from_the_top(
-    client: Client, dsn: str, tmp_path: Path, asks: type[Pay]
-) -> None:
-    note = tmp_path / "note"
-    job_id = client.insert(asks(str(note)))
+    jobs = insert(client, tmp_path)
     with pool(tmp_path, dsn, **OPTIONS) as process:
-        first = text_in(f"{note}.1")
-        reaches(client, job_id, "waiting_external", process)
+        first = {note: text_in(f"{note}.1") for note in jobs}
+        for job_id in jobs.values():
+            reaches(client, job_id, "waiting_external", process)
         process.process.terminate()
         assert process.ended(15.0) == 0, process.log  # the time to drain is 20 s
-    assert text_in(f"{note}.raised") == "ShuttingDown"
-    given_back = row(client, job_id)
-    assert (given_back.state, given_back.attempt, given_back.errors) == ("available", 0, [])
-    with pytest.raises(CallbackNotFound):
-        client.resume_external(first)
-    with pool(tmp_path, dsn, **OPTIONS) as process:
-        wait_until("another callback", lambda: text_in(f"{note}.1") != first)
-        client.resume_external(text_in(f"{note}.1"), 2)
-        assert reaches(client, job_id, "completed", process).attempt == 1
-    assert paid(dsn, job_id) == [[2]]
-
-
-@KINDS
-def test_a_worker_that_is_killed_loses_its_waits_and_they_run_again(
-    client: Client, dsn: str, tmp_path: Path, asks: type[Pay]
-) -> None:
-    note = tmp_path / "note"
-    job_id = client.insert(asks(str(note)))
-    with pool(tmp_path, dsn, **OPTIONS) as process:
-        first = text_in(f"{note}.1")
-        reaches(client, job_id, "waiting_external", process)
-        os.kill(began(note)[0][2], signal.SIGKILL)
-        wait_until("another callback", lambda: text_in(f"{note}.1") != first)
+    for note, job_id in jobs.items():
+        assert text_in(f"{note}.raised") == "ShuttingDown"
+        given_back = row(client, job_id)
+        assert (given_back.state, given_back.attempt, given_back.errors) == ("available", 0, [])
         with pytest.raises(CallbackNotFound):
-            client.resume_external(first)
-        client.resume_external(text_in(f"{note}.1"), 2)
-        done = reaches(client, job_id, "completed", process)
-    assert done.attempt == 2 and "SIGKILL" in done.errors[0]["error"] and paid(dsn, job_id) == [[2]]
+            client.resume_external(first[note])
+    with pool(tmp_path, dsn, **OPTIONS) as process:
+        for note, job_id in jobs.items():
+            wait_until("another callback", lambda note=note: text_in(f"{note}.1") != first[note])
+            client.resume_external(text_in(f"{note}.1"), 2)
+            assert reaches(client, job_id, "completed", process).attempt == 1
+            assert paid(dsn, job_id) == [[2]]
+
+
+def test_a_worker_that_is_killed_loses_its_waits_and_they_run_again(
+    client: Client, dsn: str, tmp_path: Path
+) -> None:
+    jobs = insert(client, tmp_path)
+    with pool(tmp_path, dsn, workers=1, **OPTIONS) as process:
+        first = {note: text_in(f"{note}.1") for note in jobs}
+        for job_id in jobs.values():
+            reaches(client, job_id, "waiting_external", process)
+        os.kill(began(next(iter(jobs)))[0][2], signal.SIGKILL)
+        for note, job_id in jobs.items():
+            wait_until("another callback", lambda note=note: text_in(f"{note}.1") != first[note])
+            with pytest.raises(CallbackNotFound):
+                client.resume_external(first[note])
+            client.resume_external(text_in(f"{note}.1"), 2)
+            done = reaches(client, job_id, "completed", process)
+            assert done.attempt == 2 and "SIGKILL" in done.errors[0]["error"] and paid(dsn, job_id) == [[2]]
 
 
 @pytest.mark.parametrize("role", ["finalizer", "dispatcher"])
 def test_waits_outlive_the_processes_between_them_and_the_database(
     client: Client, dsn: str, tmp_path: Path, role: str
 ) -> None:
-    notes = {asks: tmp_path / asks.__name__ for asks in (Pay, PayAsync)}
-    jobs = {asks: client.insert(asks(str(note), times=2)) for asks, note in notes.items()}
-    with pool(tmp_path, dsn, concurrency=1, **OPTIONS) as process:
+    jobs = insert(client, tmp_path, times=2)
+    with pool(tmp_path, dsn, workers=1, concurrency=1, **OPTIONS) as process:
         for job_id in jobs.values():
             reaches(client, job_id, "waiting_external", process)
         (pid,) = process.children(f"awa-pool: {role}")
         os.kill(pid, signal.SIGKILL)
         process.logged(f"{role} is ready", 2)
-        for number in (1, 2):
-            for asks, note in notes.items():
-                callback_id = text_in(f"{note}.{number}")
-                reaches(client, jobs[asks], "waiting_external", process)
-                client.resume_external(callback_id, number)
-        for asks, job_id in jobs.items():
-            done = reaches(client, job_id, "completed", process)
-            assert (done.attempt, done.errors, len(began(notes[asks]))) == (1, [], 1)
-            assert paid(dsn, job_id) == [[1, 2]]
+        answer_and_complete(client, dsn, jobs, process)
+
+
+def answer_and_complete(client: Client, dsn: str, jobs: dict[Path, int], process: PoolProcess) -> None:
+    """Answer both waits of each handler; it goes on where it was."""
+    for number in (1, 2):
+        for note, job_id in jobs.items():
+            callback_id = text_in(f"{note}.{number}")
+            reaches(client, job_id, "waiting_external", process)
+            client.resume_external(callback_id, number)
+    for note, job_id in jobs.items():
+        done = reaches(client, job_id, "completed", process)
+        assert (done.attempt, done.errors, len(began(note))) == (1, [], 1)
+        assert paid(dsn, job_id) == [[1, 2]]
 
 
 def test_messages_that_are_lost_doubled_and_reordered_cost_no_wait_its_answer(
@@ -236,18 +239,24 @@ def test_many_handlers_wait_in_few_slots_while_other_jobs_go_on(
 ) -> None:
     notes = [tmp_path / f"note{n}" for n in range(40)]
     jobs = [client.insert((Pay, PayAsync)[n % 2](str(note))) for n, note in enumerate(notes)]
-    with pool(tmp_path, dsn, workers=2, concurrency=2, **OPTIONS) as process:
-        for job_id in jobs:
-            reaches(client, job_id, "waiting_external", process)
+    with (
+        psycopg.connect(dsn, autocommit=True) as conn,
+        pool(tmp_path, dsn, workers=2, concurrency=2, **OPTIONS) as process,
+    ):
+
+        def count(state: str, ids: Sequence[int]) -> int:
+            query = "select count(*) from awa_pool.jobs where id = any(%s) and state = %s"
+            return next(iter(conn.execute(query, (list(ids), state))))[0]
+
+        wait_until("all to wait", lambda: count("waiting_external", jobs) == 40)
         others = client.insert_many([Nothing() for _ in range(300)])
         others += client.insert_many([PayAsync(str(tmp_path / "other"), times=0) for _ in range(100)])
-        for job_id in others:
-            reaches(client, job_id, "completed", process)
-        assert {row(client, job_id).state for job_id in jobs} == {"waiting_external"}
+        wait_until("the others", lambda: count("completed", others) == 400)
+        assert count("waiting_external", jobs) == 40
         for job_id, note in reversed(list(zip(jobs, notes, strict=True))):
             client.resume_external(text_in(f"{note}.1"), job_id)
-        for job_id in jobs:
-            assert reaches(client, job_id, "completed", process).attempt == 1
+        wait_until("those that waited", lambda: count("completed", jobs) == 40)
+        assert {row(client, job_id).attempt for job_id in jobs} == {1}
         assert "give their slots away" not in process.log
     assert [paid(dsn, job_id) for job_id in jobs] == [[[job_id]] for job_id in jobs]
 
@@ -255,21 +264,13 @@ def test_many_handlers_wait_in_few_slots_while_other_jobs_go_on(
 def test_a_worker_that_is_replaced_keeps_its_waits_and_its_successor_takes_the_jobs(
     client: Client, dsn: str, tmp_path: Path
 ) -> None:
-    notes = {asks: tmp_path / asks.__name__ for asks in (Pay, PayAsync)}
-    jobs = {asks: client.insert(asks(str(note), times=2)) for asks, note in notes.items()}
+    jobs = insert(client, tmp_path, times=2)
     with pool(tmp_path, dsn, workers=1, max_jobs_per_worker=5, **OPTIONS) as process:
         for job_id in jobs.values():
             reaches(client, job_id, "waiting_external", process)
         for _ in range(12):
             reaches(client, client.insert(Nothing()), "completed", process)
         process.logged("worker 1 is ready", 3)
-        for number in (1, 2):
-            for asks, note in notes.items():
-                callback_id = text_in(f"{note}.{number}")
-                reaches(client, jobs[asks], "waiting_external", process)
-                client.resume_external(callback_id, number)
-        for asks, job_id in jobs.items():
-            done = reaches(client, job_id, "completed", process)
-            assert (done.attempt, done.errors, len(began(notes[asks]))) == (1, [], 1)
-        (pid,) = {line[2] for note in notes.values() for line in began(note)}
+        answer_and_complete(client, dsn, jobs, process)
+        (pid,) = {line[2] for note in jobs for line in began(note)}
         wait_until("the old worker to leave", lambda: pid not in process.children())
