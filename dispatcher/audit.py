@@ -77,6 +77,7 @@ class Audit:
         self._unheld: dict[bytes, Suspects] = {}
         self._answered: dict[bytes, int] = {}
         self._begun: dict[int, int] = {}
+        self._closed_waits: Suspects = {}
         self._holding: dict[bytes, dict[int, int]] = {}
         self.healed = 0
 
@@ -129,11 +130,17 @@ class Audit:
         if not self.recovered:
             self._recover(merged)
             return
+        waits: Suspects = {}
         for receipt in desk.books:
             if receipt.claimed_s < began_s:
                 found = merged.get(receipt.receipt_id)
-                open_mask = 0 if found is None else found.open_mask
-                self._closed_elsewhere(receipt, receipt.open & ~open_mask)
+                closed = receipt.open & ~(0 if found is None else found.open_mask)
+                # The finalizer tells a handler that waits how its attempt ended; only should that fail, it is told here.
+                known = self._closed_waits.get(receipt.receipt_id, 0)
+                if patient := closed & receipt.waiting & ~known:
+                    waits[receipt.receipt_id] = patient
+                self._closed_elsewhere(receipt, closed & ~patient)
+        self._closed_waits = waits
         self._find_adrift(merged)
 
     def _recover(self, merged: dict[int, Found]) -> None:

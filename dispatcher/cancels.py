@@ -67,6 +67,9 @@ class Cancels:
         for row in rows:
             if row.started_s >= self._asked_s or self._open.get(row.receipt_id, 0) >> row.index & 1:
                 continue
+            booked = self._desk.books.get(row.receipt_id)
+            if booked is not None and booked.waiting >> row.index & 1:
+                continue  # the finalizer tells it, and should that fail the audit
             peer = f"w{row.worker}-{row.incarnation}-{row.lane}".encode()
             self._desk.out += [
                 Send(peer, CancelJob(row.job_id, row.run_lease)),

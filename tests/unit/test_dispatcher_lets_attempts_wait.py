@@ -164,6 +164,23 @@ def test_a_lost_word_on_a_wait_heals_with_the_audit() -> None:
     assert len(world.ended) == 2
 
 
+def test_a_wait_whose_attempt_was_ended_from_outside_is_told_by_the_finalizer_and_by_the_audit_only_later() -> (
+    None
+):
+    """An answer that completes the job is no cancel: the finalizer knows what it was."""
+    world = made(1)
+    (lane,) = world.lanes.values()
+    receipt_id, index = let_wait(world, lane)
+    cancel = CancelJob(world.rows[receipt_id].job_ids[index], 1)
+    world.tick(1.0)
+    world.closed[receipt_id] |= 1 << index
+    for told in (False, True):
+        world.tick(11.0)
+        run(world)
+        assert (cancel in lane.inbox) is told
+    assert world.core.desk.books.waiting == 1
+
+
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_wait_that_its_lane_knows_nothing_of_twice_is_lost(times: int) -> None:
     world = made(1)
