@@ -31,6 +31,16 @@ class PayAsync(Pay):
 
 
 @dataclass
+class Wait(Pay):
+    """The same, by a handler that waits."""
+
+
+@dataclass
+class WaitAsync(Wait):
+    """The same, by an async handler."""
+
+
+@dataclass
 class Paid:
     """A follow-up: what the job went on with. Nobody runs its queue, so that it can be looked at."""
 
@@ -48,12 +58,17 @@ def go_on(job: Job[Pay] | Job[PayAsync]) -> None:
     job.enqueue_on_completion(Paid(job.id, job.resumed.payload))
 
 
-def park(job: Job[Pay] | Job[PayAsync], token: CallbackToken) -> WaitForCallback:
-    """Hand the id over, and wait."""
+def hand_over(note: str, token: CallbackToken) -> CallbackToken:
+    """Tell the outside world, whole or not at all."""
     assert LIBRARY in sys.modules and token.rules == RULES
-    Path(f"{job.args.note}.new").write_text(token.id)
-    os.rename(f"{job.args.note}.new", job.args.note)
-    return WaitForCallback(token)
+    Path(f"{note}.new").write_text(token.id)
+    os.rename(f"{note}.new", note)
+    return token
+
+
+def park(job: Job[Pay] | Job[PayAsync], token: CallbackToken) -> WaitForCallback:
+    """Wait with no handler alive."""
+    return WaitForCallback(hand_over(job.args.note, token))
 
 
 @client.task(Pay)
@@ -72,3 +87,17 @@ async def pay_async(job: Job[PayAsync]) -> object:
     if job.resumed is not None:
         return go_on(job)
     return park(job, await job.register_callback(3600, **RULES))
+
+
+@client.task(Wait, waits=True)
+def wait(job: Job[Wait]) -> None:
+    """Ask, and wait for what the rules let through."""
+    token = hand_over(job.args.note, job.register_callback(3600, **RULES))
+    job.enqueue_on_completion(Paid(job.id, job.wait_for_callback(token)))
+
+
+@client.task(WaitAsync)
+async def wait_async(job: Job[WaitAsync]) -> None:
+    """Ask, and wait for what the rules let through."""
+    token = hand_over(job.args.note, await job.register_callback(3600, **RULES))
+    job.enqueue_on_completion(Paid(job.id, await job.wait_for_callback(token)))
