@@ -125,6 +125,9 @@ class Asker:
         """Nobody waits for that answer any more."""
         with self._changed:
             known = self._requests.pop(request.number, None) is not None
+            if request in self._fresh:  # not even sent
+                self._fresh.remove(request)
+                return
             farewell = None if isinstance(request.outcome, request.expects) else request.farewell()
             if not known or farewell is None:
                 return
