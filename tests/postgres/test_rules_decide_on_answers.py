@@ -17,10 +17,20 @@ from callbacks_rig import answer, expire, make_overdue, park, register_all, told
 from general_rig import Attempt, Queue
 from held_sessions import until
 
-from awa_pool import AsyncClient, CallbackNotFound, Client, ConfigError, FollowUpFailed, State, UniqueConflict
+from awa_pool import (
+    AsyncClient,
+    CallbackNotFound,
+    Client,
+    ConfigError,
+    FollowUpFailed,
+    State,
+    UniqueConflict,
+    WaitForCallback,
+)
 from awa_pool import rules as gate
 from awa_pool.hooks import Completed, Exhausted, JobEvent
 from awa_pool.job import Job
+from awa_pool.testing import work_one
 
 RULES = {
     "filter": "payload.kind == 'final'", "on_complete": "payload.paid", "on_fail": "has(payload.error)",
@@ -390,3 +400,23 @@ def test_without_the_extra_rules_are_never_passed_over(
     assert q.state(attempt.job_id) == "waiting_external"
     assert client.resolve_callback(waiting(q, {})[1], FINAL, "complete").outcome == "completed"
     gate._environment.cache_clear()
+
+
+def test_rules_are_real_for_a_job_that_a_test_works_itself(client: Client) -> None:
+    ids: list[str] = []
+    got: list[Any] = []
+
+    @client.task(Pay)
+    def pay(job: Job[Pay]) -> object:
+        if job.resumed is not None:
+            return got.append(job.resumed.payload)
+        token = job.register_callback(60, **RULES)
+        assert token.rules == RULES
+        ids.append(token.id)
+        return WaitForCallback(token)
+
+    client.insert(Pay(1))
+    assert work_one(client, Pay).is_waiting
+    assert client.resolve_callback(ids[0], {"kind": "draft"}, "resume").outcome == "ignored"
+    assert client.resolve_callback(ids[0], FINAL, "resume").outcome == "resumed"
+    assert work_one(client, Pay).is_completed and got == [{"sum": 5}]
