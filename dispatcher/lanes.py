@@ -52,7 +52,7 @@ class Lane:
 
     __slots__ = (
         "blocked_until_s", "capacity", "expected_s", "heard_s", "incarnation", "jobs", "name", "peer", "pieces",
-        "recall_s", "retired", "waiting", "waits", "worker",
+        "recall_s", "resumed", "retired", "waiting", "waits", "worker",
     )  # fmt: skip
 
     def __init__(self, peer: bytes, worker: int, incarnation: str, name: str, capacity: int) -> None:
@@ -65,6 +65,7 @@ class Lane:
         self.waits: dict[int, int] = {}
         self.waiting: dict[int, Piece] = {}
         self.jobs = 0
+        self.resumed = 0  # of the jobs, what has waited before
         self.expected_s = 0.0
         self.heard_s = 0.0
         self.retired = False
@@ -74,9 +75,7 @@ class Lane:
     @property
     def unstarted(self) -> bool:
         """Something stands before it that it cannot have started."""
-        if self.jobs <= self.capacity:
-            return False
-        return self.jobs > sum(piece.mask.bit_count() for piece in self.pieces if piece.started)
+        return self.jobs > self.capacity and self.jobs > self.resumed
 
     @property
     def idle_slots(self) -> int:
@@ -124,6 +123,8 @@ class Lane:
                     piece.mask &= ~here
                     had |= here
                     self.jobs -= here.bit_count()
+                    if piece.started:
+                        self.resumed -= here.bit_count()
                     self.expected_s -= piece.cost_s * here.bit_count()
                     emptied = emptied or not piece.mask
         if emptied:
@@ -161,6 +162,7 @@ class Lane:
             del self.waiting[receipt_id]
         self.pieces.append(Piece(known.receipt, back, 0.0, now_s, True, started=True))
         self.jobs += back.bit_count()
+        self.resumed += back.bit_count()
         return back
 
     def _wait_no_more(self, receipt_id: int, mask: int) -> int:

@@ -43,7 +43,7 @@ class Recalls:
         """The next moment at which a recall may be needed; None while no lane has anything waiting."""
         due: list[float] = []
         for lane in self._desk.lanes:
-            if self._waiting(lane):
+            if lane.unstarted:
                 if lane.recall_s is not None:
                     due.append(
                         self._look_s[lane.peer][0] if lane.peer in self._look_s else lane.recall_s + GRANT_S
@@ -59,7 +59,7 @@ class Recalls:
         """Recall where it is time, look at the pages of lanes that did not answer, give back stale stock."""
         desk, now_s = self._desk, self._desk.now_s
         for lane in desk.lanes:
-            if not self._waiting(lane):
+            if not lane.unstarted:
                 continue
             if lane.recall_s is None:
                 if now_s >= lane.heard_s + (QUIET_S if self._somebody_idle(lane) else ALWAYS_S):
@@ -129,10 +129,6 @@ class Recalls:
         self.granted += jobs
         if jobs:
             desk.note(logging.DEBUG, notes.JOBS_RECALLED, worker=lane.worker, jobs=jobs)
-
-    @staticmethod
-    def _waiting(lane: Lane) -> bool:
-        return lane.jobs > lane.capacity and lane.unstarted
 
     def _somebody_idle(self, lane: Lane) -> bool:
         return any(

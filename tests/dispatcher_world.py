@@ -442,6 +442,7 @@ class World:
         out: dict[int, int] = {}
         for lane in desk.lanes:
             assert lane.jobs == sum(piece.mask.bit_count() for piece in lane.pieces) >= 0
+            assert lane.resumed == sum(piece.mask.bit_count() for piece in lane.pieces if piece.started)
             for receipt_id, piece in lane.waiting.items():
                 assert piece.mask and not piece.mask & ~lane.waits[receipt_id]
                 assert piece.mask & piece.receipt.out == piece.mask & piece.receipt.waiting
