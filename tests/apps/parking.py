@@ -115,7 +115,7 @@ class WatchAsync(Watch):
     """The same, by an async handler."""
 
 
-@client.task(Watch)
+@client.task(Watch, backoff=lambda attempt: 3600.0)
 def watch(job: Job[Watch]) -> None:
     """Ask."""
     Path(f"{job.args.note}.asked").touch()
@@ -126,7 +126,7 @@ def watch(job: Job[Watch]) -> None:
         raise
 
 
-@client.task(WatchAsync)
+@client.task(WatchAsync, backoff=lambda attempt: 3600.0)
 async def watch_async(job: Job[WatchAsync]) -> None:
     """Ask."""
     Path(f"{job.args.note}.asked").touch()
