@@ -441,3 +441,34 @@ def test_once_the_handler_has_returned_its_block_is_refused(app: App) -> None:
     with psycopg.connect(app.dsn) as conn, pytest.raises(LeaseLost, match="handlers that run"):
         ships(kept[0], conn)
     assert rows(app) == []
+
+
+class Unlucky(psycopg.Connection[Any]):
+    """Loses its session right before its commit, or the answer to that."""
+
+    before: Callable[[int], Any] | None = None
+
+    @contextlib.contextmanager
+    def transaction(self, *args: Any, **more: Any) -> Iterator[psycopg.Transaction]:
+        with super().transaction(*args, **more) as transaction:
+            yield transaction
+            if self.before is not None:
+                self.before(self.info.backend_pid)
+        raise psycopg.OperationalError("the answer is lost")
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_commit_whose_answer_is_lost_counts_exactly_if_it_landed(
+    app: App, q: Queue, landed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handle(job: Job[Ship]) -> None:
+        with contextlib.closing(Unlucky.connect(app.dsn)) as conn:
+            if not landed:
+                conn.before = lambda pid: q.one("select pg_terminate_backend(%s)", pid)
+            ships(job, conn)
+
+    job_id, result = app.ship(handle)
+    assert isinstance(result.exception, psycopg.OperationalError)
+    assert result.is_completed is landed and result.is_retryable is not landed
+    assert (rows(app), q.state(job_id)) == (([7], "completed") if landed else ([], "retryable"))
+    assert "Completed" not in app.heard or landed
