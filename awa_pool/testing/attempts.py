@@ -85,19 +85,25 @@ def task_with(registry: Registry, kind: str, args_type: Any, handler: Callable[[
     is_async = inspect.iscoroutinefunction(handler)
     known = registry.tasks.get(kind)
     if known is not None:
-        return replace(known, handler=handler, is_async=is_async)
-    return Task(kind=kind, args_type=args_type, handler=handler, is_async=is_async)
+        may_wait = known.waits or known.is_async
+        return replace(known, handler=handler, is_async=is_async, waits=may_wait and not is_async)
+    return Task(kind=kind, args_type=args_type, handler=handler, is_async=is_async, waits=not is_async)
 
 
 def refuse_a_running_loop(task: Task, instead: str) -> None:
     """Say before anything is called that an async handler cannot be run here. Errors: TypeError."""
-    if not task.is_async:
+    if not task.is_async or not loop_runs():
         return
+    raise TypeError(f"the handler of {task.kind!r} is async, and an event loop runs here: {instead}")
+
+
+def loop_runs() -> bool:
+    """Say whether this is called from within an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return
-    raise TypeError(f"the handler of {task.kind!r} is async, and an event loop runs here: {instead}")
+        return False
+    return True
 
 
 def call(task: Task, job: Any) -> Handled:

@@ -12,15 +12,16 @@ import orjson
 from awa_pool import validation as gate
 from awa_pool.callbacks import PAYLOAD_BYTES
 from awa_pool.completing import Completing, Completion
-from awa_pool.errors import StagingError
+from awa_pool.errors import JobCancelled, StagingError
 from awa_pool.job import Job
-from awa_pool.registry import Registry
+from awa_pool.registry import Registry, Task
 from awa_pool.requests import InsertRequest, options_of
 from awa_pool.states import Outcome
 from awa_pool.tokens import ANSWER, CallbackToken, checked_rules, checked_timeout_s
 from awa_pool.tracing import TRACEPARENT
 from awa_pool.worker.events import Piece
 from awa_pool.worker.leasing import check_declared, refuse_staging
+from awa_pool.worker.waiting import check_token, check_waits
 
 from . import attempts
 from .results import StagedJob, WorkResult, jobs_of, outcome_of, staged_jobs, told_of
@@ -37,10 +38,11 @@ class HandlerJob(Job[A]):
 
     The args have gone through JSON, as in a worker. `staged` tells what the handler has staged, with the limits and the
     validation that a worker has; `problem` the staging error that has poisoned the attempt. `run` calls the handler and
-    ends the attempt as a worker would. `callbacks` are the tokens of the callbacks that it has registered, in order.
+    ends the attempt as a worker would. `callbacks` are the tokens of the callbacks that it has registered, in order;
+    `answers` what its waits come to.
     """
 
-    __slots__ = ("_completion", "_registry", "callbacks", "cancelled")
+    __slots__ = ("_answers", "_completion", "_registry", "_task", "callbacks", "cancelled")
 
     def __init__(
         self,
@@ -63,12 +65,14 @@ class HandlerJob(Job[A]):
         traceparent: str | None = None,
         cancelled: bool = False,
         resumed: tuple[int, Any] | None = None,
+        answers: Sequence[Any] = (),
     ) -> None:
         """Validate as an insert does. `client`: the app, whose tasks give the defaults, and those of what is staged.
 
         `progress`: what an attempt before this one has said: percent, message, metadata. `traceparent`: the trace that whoever put the job in was part of. `cancelled`: what `is_cancelled()` says; it may
         be changed while the handler runs.
-        `resumed`: the answer, number and payload, with which the job goes on after it was parked.
+        `resumed`: the answer, number and payload, with which the job goes on after it was parked. `answers`: what
+        `wait_for_callback` returns, one after the other; an exception among them, such as CallbackTimeout(), is raised.
         Errors: ValidationError naming the field; DecodeError where the args type does not take its own JSON.
         """
         registry = Registry() if client is None else client.registry
@@ -104,6 +108,8 @@ class HandlerJob(Job[A]):
         self.deadline_s = own_s if own_s is not None else task.deadline_s
         self.cancelled = cancelled
         self.callbacks: list[CallbackToken] = []
+        self._answers = [_answer(answer, number) for number, answer in enumerate(answers)]
+        self._task: Task | None = registry.tasks.get(options.kind)
         self._registry = registry
         self._completion = Completion()
 
@@ -137,6 +143,7 @@ class HandlerJob(Job[A]):
         if task is None:
             raise TypeError(f"no handler of kind {self.kind!r} is known: give it, or client=")
         attempts.refuse_a_running_loop(task, "await the handler yourself, and look at job.staged")
+        self._task = task
         result, raised = attempts.call(task, self)
         endings = attempts.endings_of(registry)
         ending = endings.of_handler(task, self.attempt, result, raised)
@@ -179,6 +186,31 @@ class HandlerJob(Job[A]):
         self.callbacks.append(token)
         return token
 
+    def wait_for_callback(self, token: CallbackToken) -> Any:
+        """Return, or raise, the next of the `answers`; in an async handler it is to be awaited. Errors as in a worker; AssertionError when none is left."""
+        if self._task.is_async if self._task is not None else attempts.loop_runs():
+            return self._answer_later(token)
+        if self._task is not None:
+            check_waits(self.kind, self._task)
+        return self._next_answer(token)
+
+    async def _answer_later(self, token: CallbackToken) -> Any:
+        return self._next_answer(token)
+
+    def _next_answer(self, token: CallbackToken) -> Any:
+        check_token(self, token)
+        if self.cancelled:
+            raise JobCancelled("the job was cancelled")
+        if not self._answers:
+            raise AssertionError(
+                f"the handler waits for callback #{token.number}, and no answer is left: give HandlerJob answers=[…]"
+            )
+        answer = self._answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        token.spent = True
+        return answer
+
     def completing(self, conn: Any) -> Completing:
         """Let the block's rows commit at its end, by `conn.transaction()`; no job is completed, as there is none.
 
@@ -198,3 +230,10 @@ class HandlerJob(Job[A]):
 
 def _no_handler(job: Any) -> None:
     return None
+
+
+def _answer(given: Any, number: int) -> Any:
+    """Return an answer as it comes out of the database."""
+    if isinstance(given, BaseException):
+        return given
+    return orjson.loads(gate.exact_json(given, f"answers[{number}]", PAYLOAD_BYTES))

@@ -11,9 +11,9 @@ import orjson
 
 from awa_pool.client import AsyncClient, Client
 from awa_pool.errors import LeaseLost
-from awa_pool.messages import AttemptLeased, CallbackRegistered, RegisterCallback
+from awa_pool.messages import AttemptLeased, CallbackAnswered, CallbackRegistered, RegisterCallback
 from awa_pool.store.callbacks import Registered as Row
-from awa_pool.store.callbacks import register_callbacks
+from awa_pool.store.callbacks import Waited, expire_callbacks, register_callbacks, wait_for_callbacks
 from awa_pool.store.leases import lease_attempts
 from awa_pool.store.statements import Call
 from awa_pool.tokens import Registered, Rules
@@ -21,10 +21,15 @@ from awa_pool.worker.attempt import Attempt
 from awa_pool.worker.leasing import leasing
 from awa_pool.worker.registering import Registrar, Registration
 from awa_pool.worker.reporting import identity_of
+from awa_pool.worker.waiting import Wait, wait_for
 
 R = TypeVar("R")
+T = TypeVar("T")
 _TRIES = 100
 _PAUSE_S = 0.01
+_LOOK_S = 0.02
+_NOT_YET = ("waiting", "busy")
+_MOST_EXPIRED = 100
 
 
 class ClientRegistrar(Registrar):
@@ -66,14 +71,41 @@ class ClientRegistrar(Registrar):
             return self.lease(job)
         await asyncio.to_thread(self.lease, job)
 
+    def wait(self, job: Attempt, callback_id: str) -> Any:
+        """Ask the database until the callback is answered, or has timed out."""
+        wait = _wait_for(job, callback_id)
+        try:
+            while (row := self._ask(_wait_call_of(job, callback_id))).status in _NOT_YET:
+                time.sleep(_LOOK_S)
+                self._call(expire_callbacks(_MOST_EXPIRED))
+        finally:
+            wait.over()
+        return _waited(wait, row)
+
+    async def wait_async(self, job: Attempt, callback_id: str) -> Any:
+        """Ask the database until the callback is answered, or has timed out; what else runs on the loop goes on."""
+        wait = _wait_for(job, callback_id)
+        try:
+            while True:
+                row = await asyncio.to_thread(self._ask, _wait_call_of(job, callback_id))
+                if row.status not in _NOT_YET:
+                    return _waited(wait, row)
+                await asyncio.sleep(_LOOK_S)
+                await asyncio.to_thread(self._call, expire_callbacks(_MOST_EXPIRED))
+        finally:
+            wait.over()
+
     def close(self) -> None:
         """There is nothing to close."""
 
     def _ask(self, call: Call[list[R]]) -> R:
+        return self._call(call)[0]
+
+    def _call(self, call: Call[T]) -> T:
         if isinstance(self._client, Client):
-            return self._client._run(call, None)[0]
+            return self._client._run(call, None)
         assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(self._client._run(call, None), self._loop).result()[0]
+        return asyncio.run_coroutine_threadsafe(self._client._run(call, None), self._loop).result()
 
 
 def _message_of(job: Attempt, timeout_s: float, rules: Rules) -> RegisterCallback:
@@ -108,3 +140,17 @@ def _result(message: RegisterCallback, row: Row) -> Registered:
     request = Registration(1, message, lambda: None, 0.0)
     request.outcome = CallbackRegistered(1, row.status, row.number or 0, row.status)
     return request.result()
+
+
+def _wait_for(job: Attempt, callback_id: str) -> Wait:
+    return wait_for(job, callback_id, lambda: None, 1, _identity(job))
+
+
+def _wait_call_of(job: Attempt, callback_id: str) -> Call[list[Waited]]:
+    return wait_for_callbacks(orjson.dumps([{**_item_of(job), "callback_id": callback_id}]))
+
+
+def _waited(wait: Wait, row: Waited) -> Any:
+    wait.payload = () if row.payload is None else (row.payload.encode(),)
+    wait.outcome = CallbackAnswered(1, row.status, row.number or 0, row.why or "")
+    return wait.result()

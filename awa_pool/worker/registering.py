@@ -69,8 +69,9 @@ class Registrar(Asker):
 
     def wait(self, job: Attempt, callback_id: str) -> Any:
         """Wait for the answer to a callback; returns the payload. Errors: as of `Job.wait_for_callback`."""
-        from .waiting import wait_for
+        from .waiting import check_thread, wait_for
 
+        check_thread(job)
         return self.block(job, partial(wait_for, job, callback_id)).result()
 
     async def wait_async(self, job: Attempt, callback_id: str) -> Any:

@@ -107,10 +107,6 @@ def wait(registrar: Registrar, job: Attempt, task: Task | None, token: CallbackT
     _check_runs(job)
     check_token(job, token)
     check_waits(job.kind, task)
-    if not _is_handlers_thread(job):
-        raise TransitionRefused(
-            "a plain handler waits on its own thread: wait there, and hand the payload to the others"
-        )
     if job.is_cancelled():
         raise JobCancelled("the job was cancelled")
     payload = registrar.wait(job, token.id)
@@ -163,11 +159,17 @@ def check_waits(kind: str, task: Task | None) -> None:
         )
 
 
-def _is_handlers_thread(job: Attempt) -> bool:
+def check_thread(job: Attempt) -> None:
+    """Refuse threads that the handler has started. Errors: TransitionRefused."""
     seat = getattr(job, "_seat", None)
     if seat is None:  # on the lane of plain handlers
-        return threading.current_thread() is threading.main_thread()
-    return seat.reins.of_this_thread() is not None
+        own = threading.current_thread() is threading.main_thread()
+    else:
+        own = seat.reins.of_this_thread() is not None
+    if not own:
+        raise TransitionRefused(
+            "a plain handler waits on its own thread: wait there, and hand the payload to the others"
+        )
 
 
 def payload_of(text: bytes) -> Any:

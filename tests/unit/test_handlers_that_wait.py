@@ -32,6 +32,7 @@ from awa_pool.job import Job
 from awa_pool.messages import AskHolding as Audit
 from awa_pool.messages import AttemptsWait, AwaitCallback, CallbackAnswered, ForgetCallback, Holding
 from awa_pool.page import Page, PageReader, Phase
+from awa_pool.testing import HandlerJob
 from awa_pool.wire import Router, wait_for_mail
 from awa_pool.worker.attempt import job_type_of
 from awa_pool.worker.core import LaneCore
@@ -472,3 +473,59 @@ def test_seats_are_given_away_up_to_a_bound_and_the_page_shows_who_waits(tmp_pat
     assert core.step(Arrived(Audit(1)), 1.0) == [ToDispatcher(Holding(1, [], []))]
     again = [sit(4), sit(5)]
     assert not seats.room and len(again) == 2
+
+
+# --- in tests of handlers -----------------------------------------------------------------------------------------
+
+
+@client.task(dict, kind="twice", waits=True)
+def twice(job: Job[dict[str, Any]]) -> None:
+    first = job.wait_for_callback(job.register_callback(60))
+    token = job.register_callback(60)
+    second = job.wait_for_callback(token)
+    job.enqueue_on_completion({"got": [first, second]}, kind="told")
+
+
+@client.task(dict, kind="twice_async")
+async def twice_async(job: Job[dict[str, Any]]) -> None:
+    first = await job.wait_for_callback(await job.register_callback(60))
+    second = await job.wait_for_callback(await job.register_callback(60))
+    job.enqueue_on_completion({"got": [first, second]}, kind="told")
+
+
+@pytest.mark.parametrize("kind", ["twice", "twice_async"])
+def test_a_handler_under_test_is_given_its_answers_beforehand(kind: str) -> None:
+    def job(*answers: Any, **more: Any) -> HandlerJob[dict[str, Any]]:
+        return HandlerJob({}, kind=kind, client=client, answers=answers, **more)
+
+    result = job((1, 2), {"ok": True}).run()
+    assert result.is_completed and result.staged[0].args == {"got": [[1, 2], {"ok": True}]}
+    assert [token.number for token in result.job.callbacks] == [1, 2]  # type: ignore[attr-defined]
+    assert job(1, CallbackTimeout("too late")).run().is_retryable
+    assert job(1, ShuttingDown("stop")).run().outcome == "returned"
+    assert job(1, 2, cancelled=True).run().is_cancelled
+    missing = job(1).run()
+    assert missing.is_retryable and "callback #2, and no answer is left" in str(missing.error)
+    with pytest.raises(ValidationError, match=r"answers\[1\]"):
+        job(1, {2})
+
+
+def test_a_handler_under_test_is_refused_what_a_worker_would_refuse() -> None:
+    def never(job: Any) -> None:
+        token = job.register_callback(60)
+        assert job.wait_for_callback(token) == 1
+        job.wait_for_callback(token)
+
+    result = HandlerJob(Plain(), client=client, answers=[1, 2]).run(never)
+    assert "waits=True" in str(result.error)
+    result = HandlerJob(Waits(), client=client, answers=[1, 2]).run(never)
+    assert "its payload given" in str(result.error)
+    result = HandlerJob({}, kind="unknown", answers=[1, 2]).run(never)
+    assert "its payload given" in str(result.error)
+
+    async def awaited() -> object:
+        job = HandlerJob({}, kind="twice_async", client=client, answers=[3, 4])
+        await twice_async(job)
+        return job.staged[0].args
+
+    assert asyncio.run(awaited()) == {"got": [3, 4]}
