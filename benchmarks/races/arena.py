@@ -11,6 +11,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -70,7 +71,7 @@ class Arena:
             raise self._failed("the pool has ended")
         return None
 
-    def _heard(self, most_s: float) -> list[object] | None:
+    def _heard(self, most_s: float) -> list[Any] | None:
         if not select.select([self._ear], [], [], most_s)[0]:
             return None
         words = orjson.loads(self._ear.recv(4096))

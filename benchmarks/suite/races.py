@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -46,18 +46,22 @@ CASES = {
 Judge = Callable[[Seen, End], tuple[str, str | None]]
 
 
+def _numbers(race: str, rounds: int) -> range:
+    first = list(CASES).index(race) * 1_000_000
+    return range(first, first + rounds)
+
+
 def _bouts(race: str, rounds: int) -> list[Bout]:
     forms = (Bout, BoutBlocking)
     timeout_s = TIMEOUT_S if race == "timeout" else 3600.0
     pause_s = PAUSE_S if race == "return" else 0.0
-    return [forms[n % 2](n, timeout_s, pause_s, race != "return") for n in range(rounds)]
+    return [forms[n % 2](n, timeout_s, pause_s, race != "return") for n in _numbers(race, rounds)]
 
 
-def hold(plan: Plan, race: str, dsn: str, folder: Path) -> None:
+def hold(plan: Plan, race: str, dsn: str, arena: Arena) -> None:
     """Hold all bouts of a race with a real pool, and wait until each of their jobs has ended and each handler has spoken."""
     rng = Random(plan.seed)
     with contextlib.ExitStack() as stack:
-        arena = stack.enter_context(contextlib.closing(Arena(dsn, plan.workers, folder)))
         pen = stack.enter_context(contextlib.closing(Pen(arena.ledger)))
         client = stack.enter_context(contextlib.closing(Client(dsn)))
         store = stack.enter_context(contextlib.closing(connect(dsn, role="race")))
@@ -96,32 +100,31 @@ def hold(plan: Plan, race: str, dsn: str, folder: Path) -> None:
             finally:
                 for _ in range(REFEREES):
                     heard.put(None)
-                for _ in range(OUTSTANDING * 100):
-                    free.release()
+                free.release(plan.rounds)
         for done in running:
             done.result()
-        _await_ends(dsn, arena.ledger, plan.rounds)
+        _await_ends(dsn, arena.ledger, _numbers(race, plan.rounds))
 
 
-def _await_ends(dsn: str, ledger: Path, rounds: int) -> None:
+def _await_ends(dsn: str, ledger: Path, numbers: range) -> None:
     """Wait until nothing is left to happen; what is missing at the deadline, the judge finds."""
     until_s = time.monotonic() + STANDS_STILL_S
     with psycopg.connect(dsn, autocommit=True) as conn:
         while time.monotonic() < until_s:
             row = conn.execute(text("races_left")).fetchone()
-            spoke = sum(any(who == HANDLER for who, _ in lines) for lines in ledgers.read(ledger).values())
-            if row == (0,) and spoke >= rounds:
+            lines = ledgers.read(ledger)
+            if row == (0,) and all(any(who == HANDLER for who, _ in lines.get(n, ())) for n in numbers):
                 time.sleep(0.2)  # for what should not come any more
                 return
             time.sleep(0.1)
 
 
-def hold_rescues(plan: Plan, dsn: str, folder: Path) -> None:
+def hold_rescues(plan: Plan, dsn: str, ledger: Path) -> None:
     """The same for rescue, with hosts that are played."""
     rng = Random(plan.seed)
-    with contextlib.closing(Pen(folder / "ledger")) as pen:
+    with contextlib.closing(Pen(ledger)) as pen:
         handicap = Handicap(rng)
-        numbers = iter(range(plan.rounds))
+        numbers = iter(_numbers("rescue", plan.rounds))
         lock = threading.Lock()
 
         def play() -> None:
@@ -138,14 +141,14 @@ def hold_rescues(plan: Plan, dsn: str, folder: Path) -> None:
                 done.result()
 
 
-def verdict(dsn: str, ledger: Path, judge: Judge, rounds: int) -> tuple[Mapping[str, int], list[str]]:
+def verdict(dsn: str, ledger: Path, judge: Judge, numbers: range) -> tuple[Mapping[str, int], list[str]]:
     """Judge every bout; returns how often each won, and what is wrong."""
     lines = ledgers.read(ledger)
     with psycopg.connect(dsn) as conn:
         ends = {row[0]: End(*row[1:]) for row in conn.execute(text("races_ends"))}
     wins: Counter[str] = Counter()
     flaws: list[str] = []
-    for number in range(rounds):
+    for number in numbers:
         end = ends.get(number)
         winner, flaw = ("", "its job is gone") if end is None else judge(seen(lines.get(number, [])), end)
         wins[winner] += not flaw
@@ -154,27 +157,37 @@ def verdict(dsn: str, ledger: Path, judge: Judge, rounds: int) -> tuple[Mapping[
     return wins, flaws
 
 
+def _report(
+    plan: Plan, case: str, wins: Mapping[str, int], flaws: Sequence[str], took_s: float
+) -> Iterator[Row]:
+    for flaw in flaws[:EXAMPLES]:
+        plan.note(flaw)
+    told = ", ".join(f"{who} {won}" for who, won in sorted(wins.items()) if won)
+    plan.note(f"{case}: {told}; {took_s:.0f} s")
+    yield Row("flaws", len(flaws), "bouts", case)
+    for who, won in sorted(wins.items()):
+        if won:
+            yield Row("won", won, "bouts", f"{case}: {who}")
+
+
 def run(plan: Plan) -> Iterator[Row]:
-    """Hold every race in a database of its own."""
-    for race, case in CASES.items():
-        folder = Path(tempfile.mkdtemp(prefix="awa-races-"))  # kept: it tells what went wrong
-        with database(plan.server) as dsn:
-            ours.migrate(dsn)
-            began_s = time.monotonic()
-            if race == "rescue":
-                hold_rescues(plan, dsn, folder)
-            else:
-                hold(plan, race, dsn, folder)
-            judge = rescue.judge if race == "rescue" else JUDGES[race]
-            wins, flaws = verdict(dsn, folder / "ledger", judge, plan.rounds)
-        for flaw in flaws[:EXAMPLES]:
-            plan.note(flaw)
-        told = ", ".join(f"{who} {won}" for who, won in sorted(wins.items()) if won)
-        plan.note(f"{case}: {told}; {time.monotonic() - began_s:.0f} s, log and ledger in {folder}")
-        yield Row("flaws", len(flaws), "bouts", case)
-        for who, won in sorted(wins.items()):
-            if won:
-                yield Row("won", won, "bouts", f"{case}: {who}")
+    """Hold every race: one after the other in one pool, and rescues in a database of their own."""
+    folder = Path(tempfile.mkdtemp(prefix="awa-races-"))  # kept: it tells what went wrong
+    plan.note(f"log and ledger in {folder}")
+    with database(plan.server) as dsn:
+        ours.migrate(dsn)
+        with contextlib.closing(Arena(dsn, plan.workers, folder)) as arena:
+            for race, judge in JUDGES.items():
+                began_s = time.monotonic()
+                hold(plan, race, dsn, arena)
+                wins, flaws = verdict(dsn, arena.ledger, judge, _numbers(race, plan.rounds))
+                yield from _report(plan, CASES[race], wins, flaws, time.monotonic() - began_s)
+    with database(plan.server) as dsn:
+        ours.migrate(dsn)
+        began_s = time.monotonic()
+        hold_rescues(plan, dsn, folder / "rescues")
+        wins, flaws = verdict(dsn, folder / "rescues", rescue.judge, _numbers("rescue", plan.rounds))
+        yield from _report(plan, CASES["rescue"], wins, flaws, time.monotonic() - began_s)
 
 
 BENCHMARK = Benchmark(
