@@ -1,11 +1,12 @@
 -- cancel(id) -> 'cancelled'. What runs is told so (a note to its dispatcher) and its result will be stale.
 -- Arrow: scheduled | retryable | available | running -> cancelled.
 -- Guard: the job's row, its lane's cursor, or its attempt's bit: whichever holds it. Locks: that row; the lane of a ready job.
--- Errors: AW002; AW004 no such job; AW005 naming the state of one that has ended; 55P03 when another session kept it locked.
+-- Errors: AW002; AW004 no such job; AW005 naming the state of one that has ended; 55P03 when another session kept it locked for 2 s.
 create or replace function {schema}.cancel(p_job_id bigint) returns text
 language plpgsql volatile
 set search_path = {schema}, pg_catalog, pg_temp
 set jit = off
+set lock_timeout = '2s'
 as $$
 declare
     v_done text;

@@ -7,8 +7,8 @@
 -- The lease row comes before the key, as for answers to callbacks: whoever ends attempts in batches holds keys while it looks for
 -- leases, but skips rows that are locked, and so never waits for this transaction, and this one waits for a batch at most.
 -- What the caller holds from here to its commit is the lease row of this one attempt and a key that the job gives up.
--- Meanwhile finishes, rescues and callbacks of a host pass the attempt by as busy; a cancel gives up after its time; an answer from
--- outside waits, and finds it gone; who wants that key waits as for any producer that is slow to commit. Rows of the
+-- Meanwhile finishes, rescues and callbacks of a host pass the attempt by as busy; a cancel waits for 2 s; an answer from
+-- outside waits until then, and finds it gone; who wants that key waits as for any producer that is slow to commit. Rows of the
 -- application may be locked before and after this in any order: two transactions that wait for each other there are the
 -- application's, and one of them ends with 40P01, which undoes its completion too.
 create or replace function {schema}.complete_leased(

@@ -143,6 +143,9 @@ def test_while_the_commit_is_in_doubt_every_other_end_passes_by(q: Queue, own: Q
         assert row == (0, 0, mask[0])
         assert lease(q, told(attempt)) == ["done"]
         assert q.one("select coalesce(sum(attempts), 0) from awa_pool.rescue_stale(0.0, 100)") == 0
+        with pytest.raises(psycopg.Error) as refused:
+            q.one("select awa_pool.cancel(%s)", attempt.job_id)
+        assert refused.value.sqlstate == "55P03"
     assert q.finish(lost(attempt)) == [("stale", "completed")]
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -30,6 +32,9 @@ from awa_pool.hooks import JobEvent
 from awa_pool.job import Job
 from awa_pool.store.migrate import migrate
 from awa_pool.testing import WorkResult, work_one
+
+UNTIL_DONE = 0b0001_0111
+"""States of a unique job that gives its key up once it is completed."""
 
 
 @dataclass
@@ -382,6 +387,26 @@ def test_a_role_without_the_rights_is_refused_by_name(app: App) -> None:
             conn.execute("drop role poor")
 
     assert app.ship(handle)[1].error_type == "NotCompleted"
+
+
+def test_the_rights_that_the_page_lists_are_enough(app: App) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "caller-owned-completion.md").read_text()
+    (grants,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+
+    def handle(job: Job[Ship]) -> None:
+        with psycopg.connect(app.dsn, autocommit=True) as conn:
+            conn.execute("set role shop_app")
+            with job.completing(conn):
+                pass
+
+    with psycopg.connect(app.dsn, autocommit=True) as conn:
+        conn.execute("create role shop_app")
+        conn.execute(grants)
+        try:
+            assert app.ship(handle)[1].is_completed
+            assert app.ship(handle, unique_opts={"states": UNTIL_DONE})[1].is_completed
+        finally:
+            conn.execute("drop owned by shop_app; drop role shop_app")
 
 
 def test_the_schema_of_the_pool_is_meant(empty_dsn: str) -> None:

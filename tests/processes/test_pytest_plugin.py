@@ -97,11 +97,11 @@ def run_pytest(
     return run_project(folder, *words, **more)
 
 
-def run_project(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run pytest in a folder of its own, whose app is shop:client."""
-    (folder / "pytest.ini").write_text(
-        "[pytest]\npythonpath = .\nawa_app = shop:client\nfilterwarnings = error\n"
-    )
+def run_project(
+    folder: Path, *words: str, app: str = "shop:client", **more: str
+) -> subprocess.CompletedProcess[str]:
+    """Run pytest in a folder of its own."""
+    (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = .\nawa_app = {app}\nfilterwarnings = error\n")
     kept = {name: value for name, value in os.environ.items() if name not in ("CI", "PYTEST_ADDOPTS")}
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", *words, "."],
@@ -193,6 +193,18 @@ def test_the_examples_of_the_guide_pass(tmp_path: Path, pg_server: Server) -> No
         (tmp_path / name).write_text(text)
     done = run_project(tmp_path, f"--awa-dsn={pg_server.dsn()}")
     assert "7 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_example_of_a_handler_that_completes_its_job_passes(tmp_path: Path, pg_server: Server) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "caller-owned-completion.md").read_text()
+    files = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", page, re.DOTALL)
+    assert [name for name, _ in files] == ["warehouse.py", "test_warehouse.py"]
+    for name, text in files:
+        (tmp_path / name).write_text(text)
+    done = run_project(
+        tmp_path, f"--awa-dsn={pg_server.dsn()}", app="warehouse:client", AWA_POOL_DSN=pg_server.dsn()
+    )
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_pytest_without_these_fixtures_loads_nothing_of_ours() -> None:
