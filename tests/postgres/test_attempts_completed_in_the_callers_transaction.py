@@ -149,6 +149,30 @@ def test_while_the_commit_is_in_doubt_every_other_end_passes_by(q: Queue, own: Q
     assert q.finish(lost(attempt)) == [("stale", "completed")]
 
 
+def test_progress_said_while_the_commit_is_in_doubt_waits_for_nobody(q: Queue, own: Queue) -> None:
+    """Its row is the only other one that a completion locks: a host that waited there would finish nothing."""
+
+    def keep(*items: Any) -> int:
+        return q.one("select awa_pool.keep_progress(%s::json)", json.dumps(items))
+
+    def said(attempt: Attempt, percent: int) -> dict[str, Any]:
+        return {**told(attempt), "progress": {"percent": percent}}
+
+    attempt, beside = leased(q), q.claimed()
+    assert keep(said(attempt, 10), said(beside, 10)) == 2
+    q.rows("set statement_timeout = '5s'")
+    with own.conn.transaction():
+        complete(own, attempt)
+        assert keep(said(attempt, 20), said(beside, 20)) == 1
+        item = lost(attempt) | {"progress": {"percent": 30}}
+        assert q.finish(item, beside.ended("completed")) == [("busy", None), ("done", "completed")]
+        raise psycopg.Rollback
+    assert keep(said(attempt, 40)) == 1
+    assert q.finish(item) == [("done", "retryable")]
+    job = q.job(attempt.job_id)
+    assert job is not None and job["progress"] == {"percent": 30}
+
+
 @pytest.mark.parametrize("commits", [True, False])
 def test_of_a_completion_and_a_cancel_the_first_to_hold_the_row_wins(
     q: Queue, own: Queue, commits: bool
