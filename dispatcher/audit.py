@@ -21,6 +21,10 @@ from .events import OpenRow, ReadOpenAttempts, ReadPages, Send
 from .lanes import Lane
 
 SOON_S = 1.0
+AGAIN_S = (1.0, 2.0)
+"""A lane that has not answered is asked again after so long, and after so long again: its question or its answer may be lost."""
+PATIENT_AUDITS = 2
+"""One that has not answered in more audits running is in a long handler, and would find all those questions after it."""
 NO_AUDIT = 0
 """The number under which a lane is asked when it has only just greeted: so it knows that it was heard."""
 TAKES_AT_MOST_S = 30.0
@@ -76,6 +80,9 @@ class Audit:
         self._adrift: Suspects = {}
         self._unheld: dict[bytes, Suspects] = {}
         self._answered: dict[bytes, int] = {}
+        self._silent: dict[bytes, int] = {}
+        """Lanes that have not answered, and for how many audits."""
+        self._again_s: list[float] = []
         self._begun: dict[int, int] = {}
         self._closed_waits: Suspects = {}
         self._holding: dict[bytes, dict[int, int]] = {}
@@ -89,7 +96,27 @@ class Audit:
         """Something may have been lost just now: do not wait for the next turn."""
         self.due_s = min(self.due_s, self._desk.now_s + SOON_S)
 
-    def begin(self) -> None:
+    def next_s(self) -> float | None:
+        """When `check` has something to do; None while only an answer matters."""
+        due = [] if self.running else [self.due_s]
+        if self._again_s and any(audits <= PATIENT_AUDITS for audits in self._silent.values()):
+            due.append(self._again_s[0])
+        return min(due, default=None)
+
+    def check(self) -> bool:
+        """Begin an audit when it is time; True when one has begun. Ask those again that have not answered."""
+        now_s = self._desk.now_s
+        if now_s >= self.due_s and not self.running:
+            self._begin()
+            return True
+        if self._again_s and now_s >= self._again_s[0]:
+            self._again_s = [at_s for at_s in self._again_s if at_s > now_s]
+            for peer, audits in self._silent.items():
+                if audits <= PATIENT_AUDITS:
+                    self._desk.out.append(Send(peer, AskHolding(self.number)))
+        return False
+
+    def _begin(self) -> None:
         """Ask the database, and every lane that should hold something."""
         desk = self._desk
         self.number += 1
@@ -103,9 +130,13 @@ class Audit:
             )  # before the question: what starts meanwhile is held by somebody known
         desk.out.append(ReadOpenAttempts())
         ran_by = {peer for receipt in desk.books for peer in receipt.ran_by}
+        silent: dict[bytes, int] = {}
         for lane in desk.lanes:
             if lane.pieces or lane.waiting or lane.peer in ran_by:
+                silent[lane.peer] = self._silent.get(lane.peer, 0) + 1
                 desk.out.append(Send(lane.peer, AskHolding(self.number)))
+        self._silent = silent
+        self._again_s = [desk.now_s + AGAIN_S[0], desk.now_s + sum(AGAIN_S)]
 
     def failed(self) -> None:
         """The database did not answer; an audit that saw nothing decides nothing."""
@@ -234,6 +265,7 @@ class Audit:
         if number != self.number or self._answered.get(lane.peer, NO_AUDIT) == number:
             return  # an old answer, or one that came twice: the same news is no second audit
         self._answered[lane.peer] = number
+        self._silent.pop(lane.peer, None)
         began_s = self.asked_s
         self._holding[lane.peer] = held
         self.adopt(lane, held)
@@ -273,3 +305,4 @@ class Audit:
         self._holding.pop(peer, None)
         self._unheld.pop(peer, None)
         self._answered.pop(peer, None)
+        self._silent.pop(peer, None)

@@ -132,7 +132,7 @@ class Dispatcher:
             self.desk.resend_due_s(),
             self._hello_s,
             self.leaving.due_s(),
-            None if self.audit.running or self.leaving.cut else self.audit.due_s,
+            None if self.leaving.cut else self.audit.next_s(),
             self.claiming.due_s() if self.audit.recovered else None,
             self._blocked_until_s(),
         ]
@@ -366,8 +366,7 @@ class Dispatcher:
             for peer in self.departures.check():
                 self.audit.lane_gone(peer)
                 self.recalls.lane_gone(peer)
-        if now_s >= self.audit.due_s and not self.audit.running and not self.leaving.cut:
-            self.audit.begin()
+        if not self.leaving.cut and self.audit.check():
             self._say_hello()  # had the last one been lost, the finalizer would take the listener for what it was before
         resend_s = self.desk.resend_due_s()
         if resend_s is not None and now_s >= resend_s:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dispatcher_world import World
+from dispatcher_world import FakeLane, World
 
-from awa_pool.dispatcher.audit import NO_AUDIT
+from awa_pool.dispatcher.audit import AGAIN_S, NO_AUDIT, PATIENT_AUDITS
 from awa_pool.dispatcher.core import HELLO_S
 from awa_pool.dispatcher.events import FinalizerSaid, Heard, Send, Settings, ToFinalizer
 from awa_pool.events import Tick
@@ -136,3 +136,31 @@ def test_what_a_stopped_worker_holds_waits_for_it_a_while_after_a_restart_of_the
     world.say_ready(stopped)
     world.settle()
     assert all(count == 1 for count in world.ended.values()) and len(world.ended) == 2
+
+
+def asked_again(world: World, lane: FakeLane) -> int:
+    """Let an audit begin and its times go by; return how often the lane was asked in all."""
+    world.tick(10.0)
+    for pause_s in (*AGAIN_S, 1.0):
+        while world.answer():
+            pass
+        world.tick(pause_s)
+    asked = lane.inbox.count(AskHolding(world.core.audit.number))
+    lane.inbox.clear()  # lost, or unread
+    return asked
+
+
+def test_a_lane_that_does_not_answer_an_audit_is_asked_again_but_not_all_through_a_long_handler() -> None:
+    world = World(Settings("d1", (("default", None),), workers=1), 10)
+    lane = world.start_worker(0)
+    while world.deliver() | world.answer() | world.finalize():
+        pass
+    lane.inbox.clear()
+    for _ in range(PATIENT_AUDITS):
+        assert asked_again(world, lane) == 1 + len(AGAIN_S)
+    assert asked_again(world, lane) == 1
+    world.step(Heard(lane.peer, Holding(world.core.audit.number, [])))
+    assert world.core.audit.healed == 0
+    assert asked_again(world, lane) == 1 + len(AGAIN_S)
+    world.step(Heard(lane.peer, Holding(world.core.audit.number, [])))
+    assert world.core.audit.healed > 0  # what it was handed never came
