@@ -53,10 +53,10 @@ class PatientClient(Client):
 def listening_socket(host: str, port: int) -> socket.socket:
     """Return a socket that listens there. Errors: ConfigError naming address and cause."""
     try:
-        family, _, _, _, address = socket.getaddrinfo(
+        family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        found = socket.socket(family, socket.SOCK_STREAM)
+        found = socket.socket(family, kind, protocol)  # named, else asyncio does not set TCP_NODELAY
         try:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             found.bind(address)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from awa_pool import AsyncClient, Client, ConfigError, SchemaMismatch, StoreConflict, StoreRefused
 from awa_pool.receiver import asgi_app, doors
+from awa_pool.receiver.serving import is_loopback, listening_socket
 
 PATH = f"/{uuid4()}/complete"
 
@@ -114,3 +116,15 @@ def test_a_sender_that_goes_halfway_changes_nothing(caplog: pytest.LogCaptureFix
 def test_a_web_socket_is_refused() -> None:
     app = asgi_app(Raising(AssertionError("asked")), allow_unsigned=True)
     assert asyncio.run(ask(app, kind="websocket"))[0]["type"] == "websocket.close"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_the_socket_is_one_that_asyncio_lets_send_at_once(host: str) -> None:
+    """Without TCP_NODELAY each answer on a kept connection waits 40 ms; asyncio sets it where the protocol is named."""
+    with listening_socket(host, 0) as found:
+        assert found.proto == socket.IPPROTO_TCP
+
+
+def test_only_loopback_addresses_are_loopback() -> None:
+    assert all(map(is_loopback, ("127.0.0.1", "127.9.9.9", "localhost", "::1")))
+    assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "no such host", "\udcff")))
