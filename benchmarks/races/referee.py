@@ -21,6 +21,7 @@ START_S = 0.003
 STEP_S, MOST_S = 0.0001, 0.05
 JITTER_S = 0.0005
 LATE_S = 0.06
+PATIENCE_S = 10.0
 VERBS = ("resume", "complete", "fail", "retry")
 Deed = Callable[[], object]
 
@@ -91,6 +92,15 @@ def answer(client: Client, verb: str, callback_id: str, payload: Any) -> Deed:
     raise ValueError(verb)
 
 
+def _await_waiting(client: Client, job_id: int) -> None:
+    """Wait until the job waits, or no longer than is patient: then the judge finds what is wrong."""
+    until_s = time.monotonic() + PATIENCE_S
+    while (job := client.get_job(job_id)) is None or job.state != "waiting_external":
+        if time.monotonic() > until_s:
+            return
+        time.sleep(0.002)
+
+
 @dataclass
 class Referee:
     """Holds the bouts of one race; `expire` ends what has timed out, as the leading maintenance process does."""
@@ -129,7 +139,10 @@ class Referee:
                     answer(client, verb, told.callback_id, name)
                     for client, verb, name in zip(sides.clients, verbs, names, strict=True)
                 ]
-                self._settle(told, names, sides.race(at_s + 0.03, self.handicap.next_s(), deeds))
+                _await_waiting(one, told.job_id)  # a retry is for those that wait
+                self._settle(
+                    told, names, sides.race(time.monotonic() + START_S, self.handicap.next_s(), deeds)
+                )
             case "cancel":
                 # Every other time the cancel comes so late that the job may have ended.
                 late_s = self.rng.uniform(0, LATE_S) if told.number // 2 % 2 else 0.0
