@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import re
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -529,3 +532,20 @@ def test_a_handler_under_test_is_refused_what_a_worker_would_refuse() -> None:
         return job.staged[0].args
 
     assert asyncio.run(awaited()) == {"got": [3, 4]}
+
+
+def test_the_shipping_of_the_page_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "callbacks.md"
+    (code,) = (
+        block
+        for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+        if "waits=True" in block and "class Ship" in block
+    )
+    (tmp_path / "shipping_of_the_page.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    shipping = importlib.import_module("shipping_of_the_page")
+    answers = [{"paid": True}, {"number": "P7"}]
+    result = HandlerJob(shipping.Ship(7), client=shipping.client, answers=answers).run()
+    assert result.is_completed and [each.args for each in result.staged] == [{"order": 7, "parcel": "P7"}]
+    refused = HandlerJob(shipping.Ship(7), client=shipping.client, answers=[{"paid": False}]).run()
+    assert refused.is_completed and refused.staged == ()
