@@ -59,6 +59,12 @@ COUNTERS = (
     ),
     Counter(
         "finalizer",
+        "attempts_leased",
+        "awa_pool_attempts_leased",
+        "Attempts whose handlers began to complete them",
+    ),
+    Counter(
+        "finalizer",
         "callback_waits",
         "awa_pool_callback_waits",
         "Waits of handlers for callbacks that ended, by how",
