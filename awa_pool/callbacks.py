@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +11,7 @@ from . import validation as gate
 from .cancelling import AsyncCancelling, Cancelling, TellingCall, interested_kinds
 from .errors import CallbackNotFound, ValidationError
 from .states import Trigger
-from .tokens import checked_timeout_s
+from .tokens import checked_timeout_s, is_callback_id
 
 if TYPE_CHECKING:  # psycopg costs a worker 20 MB
     from .store.asynchronous import AsyncConn
@@ -21,7 +20,6 @@ if TYPE_CHECKING:  # psycopg costs a worker 20 MB
     from .store.store import Conn
 
 PAYLOAD_BYTES = 1024 * 1024
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _SHOWN_CHARS = 36
 
 
@@ -34,7 +32,7 @@ def checked_callback_id(value: Any) -> str:
         return str(value)
     if type(value) is not str:
         raise ValidationError(f"expected text, got {type(value).__name__}", path="callback_id")
-    if not _ID.fullmatch(value):
+    if not is_callback_id(value):
         raise CallbackNotFound(f"no callback waits for an answer under the id {value[:_SHOWN_CHARS]!a}")
     return value
 

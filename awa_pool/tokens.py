@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from .errors import ValidationError
 TIMEOUT_S = (0.01, 365 * 86400.0)
 ANSWER = "awa:callback"
 """Where the metadata of a job that was resumed carry the answer."""
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 
 Registered = tuple[str, int]
 """Id and number of a callback."""
@@ -81,6 +83,11 @@ class CallbackToken:
 
     def __repr__(self) -> str:
         return f"CallbackToken(number={self._number or None})"  # the id is a secret
+
+
+def is_callback_id(text: str) -> bool:
+    """Tell whether a text looks like the id of a callback."""
+    return _ID.fullmatch(text) is not None
 
 
 def checked_timeout_s(value: Any) -> float:

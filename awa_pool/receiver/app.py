@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from awa_pool.errors import AwaError, ConfigError, FollowUpFailed, ValidationError
+from awa_pool.tokens import is_callback_id
 from awa_pool.visible import visible
 
 from . import replies
@@ -23,7 +24,7 @@ from .doors import Door
 from .figures import Figures
 from .reading import ALL_BODIES_BYTES, Room, check_headers, read_body
 from .replies import Refused, Reply
-from .signing import ACTIONS, SIGNATURE_HEADER, checked_prefix, checked_secrets, is_callback_id, verify
+from .signing import ACTIONS, SIGNATURE_HEADER, checked_prefix, checked_secrets, verify
 
 AsgiApp = Starlette
 BODY_BYTES = (1024, 16 * 1024 * 1024)

@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from awa_pool.errors import ConfigError, ValidationError
+from awa_pool.tokens import is_callback_id
 
 SIGNATURE_HEADER = "X-Awa-Signature"
 ACTIONS = ("complete", "fail", "resume", "resolve", "retry", "heartbeat")
 DEFAULT_PREFIX = "/api/callbacks"
 SECRET_CHARS = (32, 512)
 MOST_SECRETS = 2
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _SECRET = re.compile(r"[!-~]+")
 _PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 
@@ -71,11 +71,6 @@ def build_callback_url(
         raise ValidationError("write an address such as https://jobs.example.com", path="base_url")
     name, word = _checked_id(callback_id), _checked_action(action)
     return f"{base_url.rstrip('/')}{checked_prefix(prefix)}/{name}/{word}"
-
-
-def is_callback_id(text: str) -> bool:
-    """Tell whether a text looks like the id of a callback."""
-    return _ID.fullmatch(text) is not None
 
 
 def checked_secrets(secrets: Sequence[str]) -> tuple[str, ...]:
