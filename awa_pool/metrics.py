@@ -60,7 +60,7 @@ COUNTERS = (
     Counter(
         "finalizer",
         "attempts_leased",
-        "awa_pool_attempts_leased",
+        "awa_pool_leased_attempts",
         "Attempts whose handlers began to complete them",
     ),
     Counter(

@@ -76,7 +76,7 @@ def test_rows_and_completions_are_there_together_and_counted_and_told(
         wait_until("hooks are told", lambda: told(note).count("Completed") == 3)
         wait_until("it is counted", lambda: ended(process, "ship_async") == {"completed": 20.0})
         assert ended(process, "ship") == {"completed": 3.0}
-        assert "awa_pool_attempts_leased_total 23.0" in process.fetch("/metrics")[1]
+        assert "awa_pool_leased_attempts_total 23.0" in process.fetch("/metrics")[1]
         assert "then ended with ValueError: it counts for nothing" in process.log
         process.process.terminate()
         assert process.ended() == 0
