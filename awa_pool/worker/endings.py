@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # loaded by the first attempt that has follow-ups
     from awa_pool.follow_ups import Sealed
     from awa_pool.hooks import JobEvent
 
+    from .failing import Failures
     from .registering import Registrar
 
 _CANNOT_WAIT = "the handler returned to wait for a callback that cannot be waited for"
@@ -51,10 +52,13 @@ class Endings:
         tell: Callable[[list[JobEvent]], None] | None = None,
         reporter: Reporter | None = None,
         registrar: Registrar | None = None,
+        failures: Failures | None = None,
     ) -> None:
-        """`tell` has hooks called; it must not block. `reporter` hears of progress, `registrar` registers callbacks."""
+        """`tell` has hooks called; it must not block. `reporter` hears of progress, `registrar` registers callbacks,
+        `failures` logs what failed."""
         self.registry = registry
         self.tell = tell
+        self.failures = failures
         self._job_type = job_type_of(registry, reporter, registrar)
         self._reporter = reporter
         self.words: dict[tuple[int, int], Any] = {} if reporter is None else reporter.words
@@ -147,17 +151,25 @@ class Endings:
             job._piece = piece
             return job
         except BaseException as error:  # noqa: BLE001
-            self.record(piece, index, job_id, run_lease, kind, self.undecodable(error))
+            ending = self.undecodable(error)
+            self._say(job_id, kind, attempt, max_attempts, ending)
+            self.record(piece, index, job_id, run_lease, kind, ending)
             return None
+
+    def _say(self, job_id: int, kind: str, attempt: int, max_attempts: int, ending: Ending) -> None:
+        if self.failures is not None and ending.error is not None:
+            self.failures.say(job_id, kind, attempt, max_attempts, ending)
 
     def record_unrun(self, piece: Piece, index: int, body: Body, cancelled: set[tuple[int, int]]) -> None:
         """Record an attempt that no handler can run: unreadable, cancelled before its start, or of no known kind."""
         if isinstance(body, Unreadable):
             ending = self.unreadable(body)
+            self._say(body.job_id, body.kind, 0, 1, ending)
             self.record(piece, index, body.job_id, body.run_lease, body.kind, ending)
             return
         job_id, kind, lease = body[0], body[1], body[4]
         ending = self.cancelled_before_start() if (job_id, lease) in cancelled else self.unknown_kind(kind)
+        self._say(job_id, kind, body[3], body[5], ending)
         self.record(piece, index, job_id, lease, kind, ending)
 
     def settle(self, piece: Piece, index: int, job: Job[Any], task: Task, ending: Ending) -> bool:
@@ -195,6 +207,8 @@ class Endings:
                 told = COMPLETED if owned and ending.outcome is Outcome.LOST else ending
                 self._keep_news(piece, index, job, told)
         follow_ups = b"[%s]" % b",".join(sealed.text for sealed in staged) if staged else b""
+        if not (owned and ending.outcome is Outcome.LOST):  # most likely it has completed itself
+            self._say(job.id, job.kind, job.attempt, job.max_attempts, ending)
         self.record(piece, index, job.id, job.run_lease, job.kind, ending, follow_ups, progress)
         return ending.outcome is Outcome.COMPLETED and not follow_ups
 
@@ -207,7 +221,9 @@ class Endings:
             problem = CallbackNotFound(f"{_CANNOT_WAIT}: it is of another attempt")
         elif token.id != getattr(job, "_newest", (0, ""))[1]:
             problem = CallbackNotFound(f"{_CANNOT_WAIT}: a newer callback has taken its place")
-        elif token.spent:  # the database has the answer still, and would give it a second time, to the next run
+        elif (
+            token.spent
+        ):  # the database has the answer still, and would give it a second time, to the next run
             problem = TransitionRefused(f"{_CANNOT_WAIT}: it was answered, and its payload given")
         else:
             return ending

@@ -180,6 +180,8 @@ class WorkerLoop:
         if now_s >= self._next_stats_s:
             self._next_stats_s = now_s + STATS_S
             self.tell_figures()
+            if self._endings.failures is not None:
+                self._endings.failures.flush()
 
     def _mind_quota(self, quota: Quota, now_s: float) -> None:
         """Ask for a successor in time; start nothing more once all has been started that may be."""

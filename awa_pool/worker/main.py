@@ -25,6 +25,7 @@ from .app import load_app
 from .asynchronous import AsyncLane
 from .core import LaneCore
 from .endings import Endings
+from .failing import Failures
 from .lane import Lane
 from .limits import Alarm
 from .loop import WorkerLoop
@@ -94,9 +95,8 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
     places = capacity + int(settings.get("max_waiting") or 0) if async_kinds else 1
     page = Page.create(str(settings["page_path"]), places, list(kinds), rules=rules)
     teller, reporter, registrar = Teller(registry, tags), Reporter(settings), Registrar(settings)
-    endings = Endings(
-        registry, str(settings.get("app") or "__main__"), random.Random(), teller.tell, reporter, registrar
-    )
+    failures, name = Failures(tags, registry.tasks), str(settings.get("app") or "__main__")
+    endings = Endings(registry, name, random.Random(), teller.tell, reporter, registrar, failures)
     quota = Quota(int(settings.get("max_jobs") or 0), time.monotonic())
     loop = WorkerLoop(pipe, ROLE, incarnation, quota, endings, registrar)
     if sync_kinds:
@@ -123,6 +123,7 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
     drained = loop.run()
     if drained:
         loop.tell_figures()
+        failures.flush(all=True)
         teller.close(_HOOKS_S)
         _stop(registry)
         reporter.close()

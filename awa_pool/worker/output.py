@@ -21,6 +21,8 @@ from awa_pool.logs import ConsoleFormatter, JsonFormatter
 from awa_pool.visible import visible
 
 _LINE_CAP = 64 * 1024
+NOBODY: Any = object()
+"""In the place of a task's job: what is written now is the worker's own, whatever runs beside."""
 
 
 class Tags:
@@ -35,7 +37,8 @@ class Tags:
         """The job of an asyncio task."""
 
     def current(self) -> Job[Any] | None:
-        return self.task_job.get() or self.main_job
+        job = self.task_job.get()
+        return None if job is NOBODY else job or self.main_job
 
 
 class TaggedStream:
@@ -111,13 +114,15 @@ class TaggedStream:
 
 
 class JobFilter(logging.Filter):
-    """Puts `job_id`, `job_kind` and `job_attempt` (or None) on each record."""
+    """Puts `job_id`, `job_kind` and `job_attempt` (or None) on each record that does not have them."""
 
     def __init__(self, tags: Tags) -> None:
         super().__init__()
         self._tags = tags
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if hasattr(record, "job_id"):
+            return True
         job = self._tags.current()
         record.job_id = job.id if job else None
         record.job_kind = job.kind if job else None

@@ -40,6 +40,8 @@ def test_whatever_a_handler_makes_is_one_recorded_outcome(tmp_path: Path, dsn: s
         log = running.log
     assert "replacing it" not in log and "ended by" not in log, log
     assert len(log) < 300_000
+    for kind in KINDS:
+        assert f"kind {kind}, attempt 1 of 25 failed, next try in" in log, log
     wanted = {**dict.fromkeys(hostile.RAISES, "retryable"), **dict.fromkeys(hostile.RETURNS, "completed"),
               **dict.fromkeys(hostile.CANCELS, "cancelled")}  # fmt: skip
     for (kind, what), job_id in jobs.items():
