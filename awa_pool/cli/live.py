@@ -13,7 +13,7 @@ from awa_pool.supervisor.snapshot import PoolSnapshot, QueueView, WorkerView
 
 from . import render
 
-STYLES = {"busy": "green", "idle": "", "booting": "yellow", "starting": "yellow", "empty": "red", "stopped": "red",
+STYLES = {"busy": "green", "idle": "", "waiting": "", "booting": "yellow", "starting": "yellow", "empty": "red", "stopped": "red",
           "stopping": "yellow"}  # fmt: skip
 OTHER_LINES = 7  # head, headings, foot, and room for what is printed above
 MOST_QUEUES = 8
@@ -98,6 +98,8 @@ def _workers(workers: tuple[WorkerView, ...], phase: str) -> Table:
     for worker in workers:
         ended = phase == "stopping" and worker.state == "empty"
         kind = render.plain(worker.kind) + (f" +{worker.running - 1}" if worker.running > 1 else "")
+        if worker.waiting:
+            kind += f"{', ' if kind else ''}{worker.waiting:,} waiting"
         made.add_row(
             str(worker.number),
             str(worker.pid or "–"),

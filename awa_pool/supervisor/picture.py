@@ -113,13 +113,18 @@ class Painter:
         reader = self.reader(
             handle
         )  # not the whole page: its journal is long, and this is read twice a second
-        found = [each for lane in LANES for each in reader.running(lane)] if reader is not None else []
+        found = (
+            [each for lane in LANES for each in reader.running(lane, waiting=False)]
+            if reader is not None
+            else []
+        )
         running = sorted(found, key=lambda each: each.started_s)
+        waiting = reader.waiting() if reader is not None else 0
         state = child.life.value
         if child.incarnation in self.stopped:
             state = "stopped"
         elif child.life is Life.READY:
-            state = "busy" if running else "idle"
+            state = "busy" if running else "waiting" if waiting else "idle"
         return WorkerView(
             number=place.number,
             incarnation=child.incarnation,
@@ -128,6 +133,7 @@ class Painter:
             kind=running[0].kind if running else "",
             running=len(running),
             running_s=max(0.0, now_s - running[0].started_s) if running else 0.0,
+            waiting=waiting,
             jobs_done=reader.jobs_done() if reader is not None else 0,
             rss_bytes=handle.rss_bytes,
         )

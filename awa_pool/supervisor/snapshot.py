@@ -8,7 +8,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerView:
-    """One worker. `state` is empty, starting, booting, idle, busy, stopped or stopping."""
+    """One worker. `state` is empty, starting, booting, idle, waiting (all it runs waits for callbacks), busy, stopped or stopping."""
 
     number: int
     incarnation: str
@@ -17,6 +17,7 @@ class WorkerView:
     kind: str = ""  # of the job that runs longest
     running: int = 0
     running_s: float = 0.0
+    waiting: int = 0  # handlers that wait for callbacks, beside those that run
     jobs_done: int = 0
     rss_bytes: int = 0
 

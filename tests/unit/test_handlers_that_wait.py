@@ -464,6 +464,8 @@ def test_seats_are_given_away_up_to_a_bound_and_the_page_shows_who_waits(tmp_pat
     taken[2].begins_to_wait()  # it keeps its slot: two have given theirs away
     assert not seats.room
     assert shown() == {0: Phase.WAITING, 1: Phase.WAITING, 2: Phase.WAITING, 3: Phase.HANDLER}
+    assert reader.waiting() == 3
+    assert [each.index for each in reader.running("async", waiting=False)] == [3]
     taken[0].goes_on()
     assert not seats.room and shown()[0] is Phase.HANDLER
     seats.leave(taken[3])

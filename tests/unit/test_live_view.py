@@ -119,3 +119,12 @@ def test_what_children_write_appears_on_the_terminal_whole(tmp_path: Path) -> No
     for wanted in ("drawn", "own line", "child says hello", "and this", "without an end", "afterwards True"):
         assert wanted in text
     assert text.count("x") >= 100_000
+
+
+def test_handlers_that_wait_for_callbacks_are_counted_by_themselves() -> None:
+    shown = snapshot(2)
+    first, second = shown.workers
+    waiting = replace(second, state="waiting", kind="", running=0, waiting=1200)
+    text = drawn(replace(shown, workers=(replace(first, running=3, waiting=4), waiting)))
+    assert "render +2, 4 waiting" in text
+    assert [line for line in text.splitlines() if "1002" in line and "1,200 waiting" in line]
