@@ -68,8 +68,9 @@ class ClientRegistrar(Registrar):
     async def lease_async(self, job: Attempt) -> None:
         """Have an attempt moved to leases, and await that it is committed."""
         if self._loop is None:
-            return self.lease(job)
-        await asyncio.to_thread(self.lease, job)
+            self.lease(job)
+        else:
+            await asyncio.to_thread(self.lease, job)
 
     def wait(self, job: Attempt, callback_id: str) -> Any:
         """Ask the database until the callback is answered, or has timed out."""

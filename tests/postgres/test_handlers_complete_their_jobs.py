@@ -4,78 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from completing_rig import App, Bill, Ship, never, shipped, ships
 from general_rig import Queue
 from psycopg.rows import dict_row
-from servers import Server
 
-from awa_pool import (
-    AsyncClient,
-    Client,
-    LeaseLost,
-    SchemaMismatch,
-    Snooze,
-    StagingError,
-    State,
-    StoreRefused,
-    TransitionRefused,
-    ValidationError,
-)
-from awa_pool.hooks import JobEvent
+from awa_pool import AsyncClient, LeaseLost, Snooze, StagingError, State, TransitionRefused
 from awa_pool.job import Job
-from awa_pool.store.migrate import migrate
 from awa_pool.testing import WorkResult, work_one
-
-UNTIL_DONE = 0b0001_0111
-"""States of a unique job that gives its key up once it is completed."""
-
-
-@dataclass
-class Ship:
-    order: int = 7
-
-
-@dataclass
-class Bill:
-    order: int
-
-
-class App:
-    """A client whose handler of `Ship` is what the test gives; `heard` is what its hook was told."""
-
-    def __init__(self, dsn: str) -> None:
-        self.dsn = dsn
-        self.client = Client(dsn)
-        self.heard: list[str] = []
-        self.client.task(Ship, caller_completes=True, max_attempts=3, backoff=3600.0)(_never)
-        self.client.task(Bill, queue="bills")(_never)
-        self.client.on_event(Ship)(self._hear)
-
-    def _hear(self, event: JobEvent) -> None:
-        self.heard.append(type(event).__name__)
-
-    def ship(self, handler: Callable[[Job[Ship]], Any], **options: Any) -> tuple[int, WorkResult]:
-        job_id = self.client.insert(Ship(), **options)
-        result = work_one(self.client, Ship, handler)
-        assert isinstance(result, WorkResult)
-        return job_id, result
-
-
-def _never(job: Job[Any]) -> None:
-    raise AssertionError("the test brings its own")
 
 
 @pytest.fixture
 def app(dsn: str) -> Iterator[App]:
-    with psycopg.connect(dsn, autocommit=True) as conn:
-        conn.execute("create table shipped (order_id int primary key)")
     found = App(dsn)
     with found.client:
         yield found
@@ -87,17 +31,6 @@ def q(dsn: str) -> Iterator[Queue]:
         yield found
 
 
-def rows(app: App) -> list[int]:
-    with psycopg.connect(app.dsn) as conn:
-        return [order for (order,) in conn.execute("select order_id from shipped order by 1")]
-
-
-def ships(job: Job[Ship], conn: psycopg.Connection[Any]) -> None:
-    with job.completing(conn) as same:
-        assert same is conn
-        conn.execute("insert into shipped values (%s)", [job.args.order])
-
-
 @pytest.mark.parametrize("options", [{}, {"autocommit": True}, {"row_factory": dict_row}])
 def test_the_block_commits_rows_and_completion_by_itself(app: App, options: dict[str, Any]) -> None:
     def handle(job: Job[Ship]) -> None:
@@ -106,7 +39,7 @@ def test_the_block_commits_rows_and_completion_by_itself(app: App, options: dict
 
     job_id, result = app.ship(handle)
     assert result.is_completed and result.state is State.COMPLETED and result.error is None
-    assert rows(app) == [7]
+    assert shipped(app) == [7]
     row = app.client.get_job(job_id)
     assert row is not None and row.state == "completed" and row.attempt == 1 and row.errors == []
     assert app.heard == ["Started", "Completed"]
@@ -120,7 +53,7 @@ def test_within_a_transaction_of_the_handlers_own_that_one_decides(app: App) -> 
             conn.execute("insert into shipped values (9)")
 
     assert app.ship(commits)[1].is_completed
-    assert rows(app) == [1, 7, 9]
+    assert shipped(app) == [1, 7, 9]
 
     def forgets(job: Job[Ship]) -> None:
         with contextlib.closing(psycopg.connect(app.dsn)) as conn:
@@ -131,7 +64,7 @@ def test_within_a_transaction_of_the_handlers_own_that_one_decides(app: App) -> 
     job_id, result = app.ship(forgets)
     assert result.is_retryable and result.state is State.RETRYABLE
     assert result.error_type == "NotCommitted" and "was not committed" in (result.error or "")
-    assert rows(app) == [1, 7, 9]
+    assert shipped(app) == [1, 7, 9]
     row = app.client.get_job(job_id)
     assert row is not None and row.attempt == 1
 
@@ -144,7 +77,7 @@ def test_an_exception_in_the_block_completes_nothing_and_ends_the_attempt_as_any
 
     _, result = app.ship(handle)
     assert result.is_retryable and result.error_type == "KeyError"
-    assert rows(app) == [] and app.heard == ["Started", "Retried"]
+    assert shipped(app) == [] and app.heard == ["Started", "Retried"]
 
 
 def test_a_block_that_failed_may_be_tried_again_in_the_same_attempt(app: App) -> None:
@@ -157,7 +90,7 @@ def test_a_block_that_failed_may_be_tried_again_in_the_same_attempt(app: App) ->
             ships(job, conn)
 
     assert app.ship(handle)[1].is_completed
-    assert rows(app) == [7]
+    assert shipped(app) == [7]
 
 
 def test_a_rolled_back_block_completes_nothing(app: App) -> None:
@@ -167,7 +100,7 @@ def test_a_rolled_back_block_completes_nothing(app: App) -> None:
             raise psycopg.Rollback
 
     _, result = app.ship(handle)
-    assert result.is_retryable and result.error_type == "NotCompleted" and rows(app) == []
+    assert result.is_retryable and result.error_type == "NotCompleted" and shipped(app) == []
 
 
 def test_a_handler_that_returns_without_completing_has_failed(app: App) -> None:
@@ -211,7 +144,7 @@ def test_what_it_raises_while_the_commit_is_still_to_come_undoes_both(
 
     _, result = app.ship(handle)
     assert result.is_retryable and result.error_type == "ValueError"
-    assert rows(app) == [] and app.heard == ["Started", "Retried"]
+    assert shipped(app) == [] and app.heard == ["Started", "Retried"]
     assert "counts if that was not committed" in caplog.text
 
 
@@ -228,7 +161,7 @@ def test_a_cancel_before_the_end_of_the_block_rolls_the_rows_back(app: App, q: Q
             raise
 
     job_id, result = app.ship(handle)
-    assert result.is_stale and len(seen) == 1 and rows(app) == []
+    assert result.is_stale and len(seen) == 1 and shipped(app) == []
     assert q.state(job_id) == "cancelled"
 
 
@@ -279,7 +212,7 @@ def test_staging_is_refused_and_then_the_attempt_cannot_complete(app: App) -> No
 
     _, result = app.ship(handle)
     assert "client.insert(…, conn=conn)" in said[0]
-    assert result.is_failed and isinstance(result.exception, StagingError) and rows(app) == []
+    assert result.is_failed and isinstance(result.exception, StagingError) and shipped(app) == []
 
 
 def test_kinds_that_do_not_declare_it_are_refused(app: App) -> None:
@@ -326,103 +259,6 @@ def test_two_connections_that_would_wait_for_each_other_are_refused(app: App) ->
     assert app.ship(handle)[1].is_completed
 
 
-def test_connections_of_other_kinds_are_refused(app: App) -> None:
-    async def mixed(job: Job[Ship]) -> None:
-        async with await psycopg.AsyncConnection.connect(app.dsn) as conn:
-            says = "needs a psycopg.Connection, not AsyncConnection"
-            with pytest.raises(ValidationError, match=says), job.completing(conn):
-                pass
-        with psycopg.connect(app.dsn) as plain:
-            with pytest.raises(ValidationError, match="needs a psycopg.AsyncConnection, not Connection"):
-                async with job.completing(plain):
-                    pass
-            with pytest.raises(ValidationError, match="not str"), job.completing(app.dsn):
-                pass
-
-    assert app.ship(mixed)[1].error_type == "NotCompleted"
-
-
-def test_connections_that_can_do_nothing_are_refused(app: App) -> None:
-    def handle(job: Job[Ship]) -> None:
-        with psycopg.connect(app.dsn) as conn:
-            with contextlib.suppress(psycopg.Error):
-                conn.execute("select 1 / 0")
-            with pytest.raises(ValidationError, match="roll it back first"):
-                ships(job, conn)
-        with pytest.raises(ValidationError, match="closed"):
-            ships(job, conn)
-        for setting, says in [
-            ("isolation level repeatable read", "READ COMMITTED only"), ("read only", "read-only")
-        ]:  # fmt: skip
-            with psycopg.connect(app.dsn) as conn:
-                conn.execute(f"set transaction {setting}")  # type: ignore[arg-type]
-                with pytest.raises(ValidationError, match=says):
-                    ships(job, conn)
-
-    assert app.ship(handle)[1].error_type == "NotCompleted"
-
-
-def test_connections_that_lead_elsewhere_are_refused(app: App, pg_server: Server, empty_dsn: str) -> None:
-    migrate(empty_dsn, "awa_pool")
-
-    def handle(job: Job[Ship]) -> None:
-        missing = pytest.raises(SchemaMismatch, match="awa-pool migrate --schema awa_pool")
-        with psycopg.connect(pg_server.dsn("postgres")) as conn, missing:
-            ships(job, conn)
-        foreign = pytest.raises(ValidationError, match="another database")
-        with psycopg.connect(empty_dsn) as conn, foreign:
-            ships(job, conn)
-
-    assert app.ship(handle)[1].error_type == "NotCompleted"
-
-
-def test_a_role_without_the_rights_is_refused_by_name(app: App) -> None:
-    def handle(job: Job[Ship]) -> None:
-        with psycopg.connect(app.dsn, autocommit=True) as conn:
-            conn.execute("create role poor")
-            conn.execute("set role poor")
-            with pytest.raises(StoreRefused, match="may not use schema"):
-                ships(job, conn)
-            conn.execute("reset role")
-            conn.execute("drop role poor")
-
-    assert app.ship(handle)[1].error_type == "NotCompleted"
-
-
-def test_the_rights_that_the_page_lists_are_enough(app: App) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "caller-owned-completion.md").read_text()
-    (grants,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
-
-    def handle(job: Job[Ship]) -> None:
-        with psycopg.connect(app.dsn, autocommit=True) as conn:
-            conn.execute("set role shop_app")
-            with job.completing(conn):
-                pass
-
-    with psycopg.connect(app.dsn, autocommit=True) as conn:
-        conn.execute("create role shop_app")
-        conn.execute(grants)
-        try:
-            assert app.ship(handle)[1].is_completed
-            assert app.ship(handle, unique_opts={"states": UNTIL_DONE})[1].is_completed
-        finally:
-            conn.execute("drop owned by shop_app; drop role shop_app")
-
-
-def test_the_schema_of_the_pool_is_meant(empty_dsn: str) -> None:
-    migrate(empty_dsn, "my jobs")
-    with Client(empty_dsn, schema="my jobs") as client:
-        client.task(Ship, caller_completes=True)(_never)
-        client.insert(Ship())
-
-        def handle(job: Job[Ship]) -> None:
-            with psycopg.connect(empty_dsn) as conn, job.completing(conn):
-                pass
-
-        result = work_one(client, Ship, handle)
-        assert isinstance(result, WorkResult) and result.is_completed
-
-
 def test_async_handlers_complete_with_connections_of_theirs(app: App) -> None:
     async def handle(job: Job[Ship]) -> None:
         async with await psycopg.AsyncConnection.connect(app.dsn) as conn, job.completing(conn) as same:
@@ -436,7 +272,7 @@ def test_async_handlers_complete_with_connections_of_theirs(app: App) -> None:
 
     assert app.ship(handle)[1].is_completed
     assert app.ship(fails)[1].error_type == "KeyError"
-    assert rows(app) == [7]
+    assert shipped(app) == [7]
 
 
 def test_an_async_client_works_them_too(app: App) -> None:
@@ -450,14 +286,14 @@ def test_an_async_client_works_them_too(app: App) -> None:
 
     async def both() -> None:
         async with AsyncClient(app.dsn) as client:
-            client.task(Ship, caller_completes=True)(_never)
+            client.task(Ship, caller_completes=True)(never)
             for handler in (handle, plain):
                 await client.insert(Ship())
                 result = await work_one(client, Ship, handler)
                 assert result.is_completed, result
 
     asyncio.run(both())
-    assert rows(app) == [7, 8]
+    assert shipped(app) == [7, 8]
 
 
 def test_once_the_handler_has_returned_its_block_is_refused(app: App) -> None:
@@ -465,7 +301,7 @@ def test_once_the_handler_has_returned_its_block_is_refused(app: App) -> None:
     app.ship(lambda job: kept.append(job))
     with psycopg.connect(app.dsn) as conn, pytest.raises(LeaseLost, match="handlers that run"):
         ships(kept[0], conn)
-    assert rows(app) == []
+    assert shipped(app) == []
 
 
 class Unlucky(psycopg.Connection[Any]):
@@ -495,5 +331,5 @@ def test_a_commit_whose_answer_is_lost_counts_exactly_if_it_landed(
     job_id, result = app.ship(handle)
     assert isinstance(result.exception, psycopg.OperationalError)
     assert result.is_completed is landed and result.is_retryable is not landed
-    assert (rows(app), q.state(job_id)) == (([7], "completed") if landed else ([], "retryable"))
+    assert (shipped(app), q.state(job_id)) == (([7], "completed") if landed else ([], "retryable"))
     assert "Completed" not in app.heard or landed
