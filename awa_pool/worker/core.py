@@ -15,7 +15,6 @@ from awa_pool.messages import (
     AskHolding,
     AttemptsEnded,
     AttemptsRan,
-    AttemptsWait,
     CancelJob,
     Holding,
     Message,
@@ -43,6 +42,7 @@ from .events import (
     ToFinalizer,
 )
 from .greeting import Greeting
+from .waits import Waits, masks
 
 if TYPE_CHECKING:  # loaded by workers whose app has hooks
     from awa_pool.hooks import JobEvent
@@ -97,11 +97,7 @@ class LaneCore:
         self._kept_jobs = 0
         self._kept_bytes = 0
         self._held: dict[tuple[int, int], int] = {}
-        self._waiting: dict[tuple[int, int], int] = {}
-        """Attempts that wait for a callback and have given their slots away."""
-        self._began: dict[tuple[int, int], int] = {}
-        self._went_on: dict[tuple[int, int], int] = {}
-        """What of that the dispatcher has yet to be told."""
+        self._waits = Waits()
         self._greeting = Greeting()
 
     @property
@@ -118,6 +114,11 @@ class LaneCore:
     def congested(self) -> bool:
         """So much is unacknowledged that nothing more may start."""
         return self._kept_jobs >= UNACKNOWLEDGED_JOBS or self._kept_bytes >= UNACKNOWLEDGED_BYTES
+
+    @property
+    def anything_waits(self) -> bool:
+        """Attempts wait for callbacks, without their slots."""
+        return bool(self._waits.now)
 
     @property
     def unacknowledged_jobs(self) -> int:
@@ -141,29 +142,28 @@ class LaneCore:
 
     def waits(self, piece: Piece, mask: int) -> None:
         """Note that an attempt waits and has given its slot away; told by `SayWaits`."""
-        key = (piece.receipt_id, piece.nonce)
-        _add(self._waiting, key, mask)
-        if not _take(self._went_on, key, mask):
-            _add(self._began, key, mask)
+        self._waits.begin((piece.receipt_id, piece.nonce), mask)
 
     def goes_on(self, piece: Piece, mask: int) -> None:
         """Note that an attempt goes on that has waited; told by `SayWaits`."""
-        key = (piece.receipt_id, piece.nonce)
-        _take(self._waiting, key, mask)
-        if not _take(self._began, key, mask):
-            _add(self._went_on, key, mask)
+        self._waits.end((piece.receipt_id, piece.nonce), mask)
+
+    @property
+    def waits_unsaid(self) -> bool:
+        """`SayWaits` has something to tell."""
+        return self._waits.unsaid
 
     def hello(self) -> WorkerReady:
         """Return what a dispatcher has to know of this lane; one that drains has a capacity of 0."""
         capacity = 0 if self.draining else self._capacity
         return WorkerReady(
-            self._worker, self._incarnation, self._lane, capacity, _masks(self._held), self._kinds
+            self._worker, self._incarnation, self._lane, capacity, masks(self._held), self._kinds
         )
 
     def greet(self) -> WorkerReady:
         """Return `hello`, to be said again (by `Tick`) until the dispatcher has said anything; `SayWaits` belongs after it."""
         self._greeting.begin()
-        self._began, self._went_on = dict(self._waiting), {}
+        self._waits.forget_what_was_said()
         return self.hello()
 
     def step(self, event: Event, now_s: float) -> list[Command]:
@@ -176,11 +176,11 @@ class LaneCore:
             case Tick():
                 again: list[Command] = []
                 if self._greeting.due(now_s):
-                    self._began, self._went_on = dict(self._waiting), {}
-                    again = [ToDispatcher(self.hello()), *self._say_waits()]
+                    self._waits.forget_what_was_said()
+                    again = [ToDispatcher(word) for word in (self.hello(), *self._waits.say())]
                 return again + self._resend(now_s, only_due=True)
             case SayWaits():
-                return self._say_waits()
+                return [ToDispatcher(word) for word in self._waits.say()]
             case FinalizerReplaced():
                 return self._resend(now_s, only_due=False)
             case Draining():
@@ -202,7 +202,7 @@ class LaneCore:
                 if not self.idle:
                     self.cancelled.add((job_id, run_lease))
             case AskHolding(audit):
-                return [ToDispatcher(Holding(audit, _masks(self._held), _masks(self._waiting)))]
+                return [ToDispatcher(Holding(audit, masks(self._held), masks(self._waits.now)))]
             case ResultsCommitted(seq, stale, also):
                 return self._acknowledged(seq, stale, also)
         return []  # a message for another role: nothing of ours depends on it
@@ -331,8 +331,8 @@ class LaneCore:
 
     def _has_more_than(self, piece: Piece) -> bool:
         """Say whether there will soon be other results; those of attempts that wait may take days."""
-        active = len(self.active) - len(self._waiting)
-        waits = (piece.receipt_id, piece.nonce) in self._waiting
+        active = len(self.active) - len(self._waits.now)
+        waits = (piece.receipt_id, piece.nonce) in self._waits.now
         return bool(piece.todo or self.pieces or active > (0 if waits else 1))
 
     def _acknowledged(self, seq: int, stale: list[Any], also: list[Any]) -> list[Command]:
@@ -381,29 +381,6 @@ class LaneCore:
             self._held[key] = left
         else:
             self._held.pop(key, None)
-
-    def _say_waits(self) -> list[Command]:
-        """Tell what has changed. What a lost word said comes with the next `Holding`."""
-        said = ((self._went_on, False), (self._began, True))
-        self._began, self._went_on = {}, {}
-        return [ToDispatcher(AttemptsWait(_masks(each), waiting)) for each, waiting in said if each]
-
-
-def _add(attempts: dict[tuple[int, int], int], key: tuple[int, int], mask: int) -> None:
-    attempts[key] = attempts.get(key, 0) | mask
-
-
-def _take(attempts: dict[tuple[int, int], int], key: tuple[int, int], mask: int) -> bool:
-    """Take attempts off; False if they were not there."""
-    there = attempts.pop(key, 0)
-    if left := there & ~mask:
-        attempts[key] = left
-    return bool(there & mask)
-
-
-def _masks(attempts: dict[tuple[int, int], int]) -> list[Any]:
-    """Return `[[receipt_id, mask], …]`, as messages have it."""
-    return [[receipt_id, mask] for (receipt_id, _), mask in attempts.items()]
 
 
 def _true_of(kept: _Kept, stale: list[Any]) -> list[JobEvent]:

@@ -153,7 +153,8 @@ class WorkerLoop:
             if resend_s is not None:
                 due_s = min(due_s, resend_s)
         if self._drained_by_s is not None and self._async is not None:
-            due_s = min(due_s, now_s + 0.01)  # the other lane says by a flag only that it is settled
+            # The other lane says by a flag only that it is settled; its waits may take days.
+            due_s = min(due_s, now_s + (0.25 if self._async.core.anything_waits else 0.01))
         elif self._quota is not None and self._async is not None and not self._worn:
             due_s = min(due_s, now_s + 0.05)  # nor does it say how much it has started
         self._poller.wait(max(0.0, min(due_s - now_s, _WAIT_S)))

@@ -85,9 +85,9 @@ class ThreadReins:
     def cancel(self) -> None:
         """Raise `JobCancelled` where the handler waits; elsewhere it asks, as plain handlers do, or is told at its next wait."""
         with self._lock:
-            self.cancelled = True
-            if self._end is not None:
+            if not self.cancelled and self._end is not None:
                 self._end(JobCancelled("the job was cancelled"))
+            self.cancelled = True
 
     def hold(self, end: Callable[[AwaError], bool]) -> None:
         """Say how to end what the handler begins to wait for."""

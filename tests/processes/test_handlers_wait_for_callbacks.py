@@ -191,6 +191,24 @@ def test_a_worker_that_is_killed_loses_its_waits_and_they_run_again(
             assert done.attempt == 2 and "SIGKILL" in done.errors[0]["error"] and paid(dsn, job_id) == [[2]]
 
 
+def test_a_thread_that_swallows_its_deadline_ends_with_its_worker_and_waits_beside_it_go_back(
+    client: Client, dsn: str, tmp_path: Path
+) -> None:
+    waiting = insert(client, tmp_path)
+    with pool(tmp_path, dsn, workers=1, kill_grace_s=0.3, **OPTIONS) as process:
+        first = {note: text_in(f"{note}.1") for note in waiting}
+        for job_id in waiting.values():
+            reaches(client, job_id, "waiting_external", process)
+        deaf = client.insert(Pay(str(tmp_path / "deaf"), how="deaf"), deadline=0.3, max_attempts=1)
+        error = reaches(client, deaf, "failed", process).errors[-1]
+        assert error["reason"] == "deadline_exceeded" and "SIGKILL" in error["error"]
+        for note, job_id in waiting.items():
+            wait_until("another callback", lambda note=note: text_in(f"{note}.1") != first[note])
+            client.resume_external(text_in(f"{note}.1"), 2)
+            done = reaches(client, job_id, "completed", process)
+            assert (done.attempt, done.errors, paid(dsn, job_id)) == (1, [], [[2]])
+
+
 @pytest.mark.parametrize("role", ["finalizer", "dispatcher"])
 def test_waits_outlive_the_processes_between_them_and_the_database(
     client: Client, dsn: str, tmp_path: Path, role: str
