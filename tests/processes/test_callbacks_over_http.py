@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import socket
@@ -36,6 +37,7 @@ from receiver_rig import (
 from servers import Server
 
 from awa_pool import Client
+from awa_pool.cli import main
 from awa_pool.receiver import SIGNATURE_HEADER, build_callback_url, sign
 
 MIB = 1024 * 1024
@@ -428,14 +430,24 @@ def test_no_line_of_the_log_holds_an_id(q: Queue, server: ReceiverProcess) -> No
     ],
 )
 def test_what_it_cannot_do_it_refuses_in_one_line(
-    tmp_path: Path, flags: tuple[str, ...], secret: str, words: str
+    tmp_path: Path,
+    flags: tuple[str, ...],
+    secret: str,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "empty").touch()
-    more = {"AWA_POOL_CALLBACK_SECRET": secret} if secret else {}
-    done = run("callbacks", "--port", "0", "--dsn", "host=/nowhere", *flags, cwd=tmp_path, **more)
-    lines = [line for line in done.stderr.splitlines() if line.startswith("awa-pool: ")]
-    assert done.returncode == 2 and len(lines) == 1 and words in lines[0], done.stderr
-    assert "Traceback" not in done.stderr and (secret or "none of it") not in done.stderr
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("awa_pool.cli.callbacks.set_up_logging", lambda *_: None)
+    for name in [name for name in os.environ if name.startswith("AWA_POOL_")]:
+        monkeypatch.delenv(name)
+    if secret:
+        monkeypatch.setenv("AWA_POOL_CALLBACK_SECRET", secret)
+    status = main(["callbacks", "--port", "0", "--dsn", "host=/nowhere", *flags])
+    refused = capsys.readouterr().err
+    assert status == 2 and refused.startswith("awa-pool: ") and len(refused.splitlines()) == 1, refused
+    assert words in refused and (secret or "none of it") not in refused
 
 
 def test_a_port_that_is_taken_and_a_schema_that_is_missing_are_refused(
