@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 import time
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,8 +84,14 @@ def waits_there(job: Job[Ask], token: Any) -> None:
         note(job.args.path, f"{type(problem).__name__}: {problem}")
 
 
+mine: ContextVar[str] = ContextVar("mine", default="unset")
+
+
 async def ask_async(job: Job[AskAsync]) -> None:
     path = job.args.path
+    if job.args.then == "context":
+        note(path, mine.get())
+        mine.set("set")
     try:
         if job.args.then == "leave":
             token = await job.register_callback(60)

@@ -230,6 +230,18 @@ def test_what_a_thread_prints_and_logs_carries_its_job(
     assert "logged line of awa-pool job 31" in err
 
 
+def test_what_a_handler_sets_in_its_context_is_not_seen_by_those_that_start_in_its_slot(
+    rig: Rig, tmp_path: Path
+) -> None:
+    worker = rig.start(concurrency=1, max_waiting=5)
+    receipt = hand(rig, worker, [ask(n, "ask_async", tmp_path / "seen", then="context") for n in (1, 2, 3)])
+    rig.until(lambda: len(rig.waits()) == 3, "three to wait")
+    assert (tmp_path / "seen").read_text() == "unset\n" * 3
+    for job_id in (1, 2, 3):
+        rig.answer(job_id)
+    rig.until(lambda: len(rig.ended(receipt)) == 3, "the end")
+
+
 def test_waits_at_the_wrong_place_are_refused(rig: Rig, tmp_path: Path) -> None:
     worker = rig.start(concurrency=4, max_waiting=5)
     bare = rig.run(worker, [ask(1, "ask_bare")])[0]

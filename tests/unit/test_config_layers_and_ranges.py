@@ -90,6 +90,8 @@ def test_the_file_is_found_in_a_folder_above(tmp_path: Path) -> None:
         ({"queues": ["a", "a"]}, {}, "", "--queue"),
         ({"drain_timeout": "5"}, {}, "", "--drain-timeout"),
         ({"history_bytes": "1kb"}, {}, "", "--history-size"),
+        ({"max_waiting": "10001"}, {}, "", "--max-waiting: .*10000"),
+        ({}, {"AWA_POOL_MAX_WAITING": "-1"}, "", "AWA_POOL_MAX_WAITING"),
         ({"start_method": "fork"}, {}, "", "--start-method"),
         ({}, {"AWA_POOL_METRICS_PORT": "99999"}, "", "AWA_POOL_METRICS_PORT"),
         ({}, {"AWA_POOL_DNS": "host=x"}, "", "AWA_POOL_DSN"),
