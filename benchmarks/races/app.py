@@ -61,13 +61,19 @@ def _tell(*words: Any) -> None:
 
 
 def _is_again(job: Job[Any]) -> bool:
-    if job.run_lease == 1:
+    """Say whether the job has asked before; another lease alone does not tell: a job may come back before its handler began."""
+    if not os.path.exists(_mark_of(job)):
         return False
     _pens[0].note(job.args.number, HANDLER, AGAIN)
     return True
 
 
+def _mark_of(job: Job[Any]) -> str:
+    return f"{os.environ[VARIABLE]}.{job.args.number}"
+
+
 def _is_registered(job: Job[Any], callback_id: str) -> None:
+    os.close(os.open(_mark_of(job), os.O_CREAT | os.O_CLOEXEC))
     job.enqueue_on_completion(Mark(job.args.number), queue=MARKS)
     _tell(job.args.number, job.id, callback_id)
 
