@@ -40,6 +40,9 @@ if TYPE_CHECKING:  # loaded by the first plain handler that may wait
 _START_S = 30.0
 _TICK_S = 0.1  # resending, and a second look at sockets whose descriptors only tell of edges
 
+_SAY_WAITS_S = 0.02
+"""Between two words on who waits, under load; one that goes on and waits again meanwhile is not worth one."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -79,6 +82,8 @@ class AsyncLane:
         self._lane: Lane
         self._loop: asyncio.AbstractEventLoop
         self._pump_due = False
+        self._waits_said_s = 0.0
+        self._waits_due = False
         self._context: contextvars.Context
         """That of no handler: what one has set in its own is not seen by those that start after it."""
         self._closing = False
@@ -186,7 +191,7 @@ class AsyncLane:
         self._pump_due = False
         now_s = monotonic()
         dirty, self._dirty = self._dirty, {}
-        self._lane.step(SayWaits(), now_s)  # before the ends of those that have waited
+        self._say_waits(now_s, at_once=bool(dirty))  # before the ends of those that have waited
         for piece in dirty.values():
             self._lane.step(Flush(piece), now_s)
         if dirty:
@@ -198,6 +203,22 @@ class AsyncLane:
         self._start_more(now_s)
         if took or dirty or self._dirty:
             self._pump_soon()  # sending and receiving may swallow the edge: look again until nothing comes
+
+    def _say_waits(self, now_s: float, *, at_once: bool) -> None:
+        """Tell the dispatcher who waits and who goes on: at once after a silence, else gathered for a moment."""
+        if not self._core.waits_unsaid:
+            return
+        due_s = self._waits_said_s + _SAY_WAITS_S
+        if at_once or now_s >= due_s:
+            self._waits_said_s = now_s
+            self._lane.step(SayWaits(), now_s)
+        elif not self._waits_due:
+            self._waits_due = True
+            self._loop.call_later(due_s - now_s, self._waits_are_due, context=self._context)
+
+    def _waits_are_due(self) -> None:
+        self._waits_due = False
+        self._pump_soon()
 
     def _start_more(self, now_s: float) -> None:
         while self._seats.room and not self._core.draining:
