@@ -18,7 +18,7 @@ from awa_pool.rules import NAMES as RULES
 
 from .events import CallbackRow, RegisterCallbacks, Send
 from .reading import is_bigint
-from .retry import REQUEUE_S
+from .retry import GATHER_S, REQUEUE_S, gathers_until_s
 
 AGAIN_S = 0.2
 MOST_ITEMS = 500
@@ -44,7 +44,9 @@ class CallbackRoad:
         self._waiting: dict[Key, deque[_Request]] = {}
         self._flying: list[_Request] = []
         self._held: set[tuple[bytes, int]] = set()
-        self._not_before_s = 0.0
+        self._not_before_s = 0.0  # after a failure
+        self._gathers_until_s = 0.0
+        self._asked_s = 0.0
         self.registered = 0
 
     def put(self, peer: bytes, message: RegisterCallback) -> bool:
@@ -60,23 +62,31 @@ class CallbackRoad:
 
     def due_s(self) -> float | None:
         """Return when `flush` has something to do; None: not before an answer or a message."""
-        return self._not_before_s if self._waiting and not self._flying else None
+        return self.gathers_until_s if self._waiting and not self._flying else None
+
+    @property
+    def gathers_until_s(self) -> float:
+        """Until then nothing is asked: what comes need not be read."""
+        full = len(self._waiting) >= MOST_ITEMS
+        return self._not_before_s if full else max(self._not_before_s, self._gathers_until_s)
 
     def flush(self, now_s: float) -> list[RegisterCallbacks]:
         """Start the call that is due, with one request an attempt."""
-        if not self._waiting or self._flying or now_s < self._not_before_s:
+        if not self._waiting or self._flying or now_s < self.gathers_until_s:
             return []
         for key in list(self._waiting)[:MOST_ITEMS]:
             waiting = self._waiting[key]
             self._flying.append(waiting.popleft())
             if not waiting:
                 del self._waiting[key]
+        self._asked_s, self._gathers_until_s = now_s, now_s + GATHER_S
         return [RegisterCallbacks([request.item for request in self._flying])]
 
     def answered(self, rows: Sequence[CallbackRow], now_s: float) -> Iterator[Send]:
         """Yield what those who asked are told; what another session holds comes again in a moment."""
         answers = {row.item: row for row in rows}
         flown, self._flying = self._flying, []
+        self._gathers_until_s = gathers_until_s(self._asked_s, now_s)
         for number, request in reversed(list(enumerate(flown))):
             row = answers.get(number)
             if row is None or row.status == "busy":

@@ -68,6 +68,7 @@ from .events import (
 from .leasing import LeaseRoad
 from .progress import ProgressRoad
 from .reading import read_endings, read_results
+from .retry import GATHER_MOST_S
 from .roads import Roads
 from .staged import StagedRoad
 from .waits import Waits
@@ -166,10 +167,15 @@ class Finalizer:
     def deaf_until_s(self) -> float | None:
         """Until when what comes need not be read, as it would only wait for the next flush; None: read at once.
 
-        Each wake-up costs as much as a job's share of a flush; a quarter of a full call may gather unread.
+        Each wake-up costs as much as a job's share of a flush; a quarter of a full call may gather unread. Where only
+        handlers speak that ask about callbacks, until the next call about those.
         """
-        if self._leave_s is not None or not self.roads.lingering:
+        if self._leave_s is not None:
             return None
+        if not self.roads.lingering:
+            asked = self.waits if self.waits else self.callbacks
+            until_s = min(asked.gathers_until_s, self._now_s + GATHER_MOST_S)
+            return until_s if until_s > self._now_s else None
         due_s = self.roads.due_s(self._linger_s, self._full_jobs())
         unread_s = self._full_jobs() / 4 / max(self._jobs_per_s, 1.0)
         nap_until_s = self._now_s + min(unread_s, NAP_BESIDE_WAITS_S if self.waits else LONGEST_NAP_S)

@@ -17,7 +17,7 @@ from awa_pool.messages import AwaitCallback, CallbackAnswered, CallbackNews, For
 
 from .events import Send, WaitForCallbacks, WaitRow
 from .reading import is_bigint
-from .retry import REQUEUE_S
+from .retry import GATHER_S, REQUEUE_S, gathers_until_s
 
 POLL_S = 5.0
 """So often all waits are asked about while news come: for what a lost notice, or a lost message, would hide."""
@@ -58,7 +58,9 @@ class Waits:
         self._flying: list[_Wait] = []
         self._hearing = False
         self._poll_s = 0.0
-        self._not_before_s = 0.0
+        self._not_before_s = 0.0  # after a failure
+        self._gathers_until_s = 0.0
+        self._asked_s = 0.0
         self._most = MOST_ITEMS
         self.ends: dict[str, int] = {}
         self.heard: dict[str, int] = {}
@@ -140,7 +142,13 @@ class Waits:
         """Return when `flush` has something to do; None: not before an answer or a message."""
         if not self._waits or self._flying:
             return None
-        return self._not_before_s if self._due else max(self._poll_s, self._not_before_s)
+        return self.gathers_until_s if self._due else max(self._poll_s, self._not_before_s)
+
+    @property
+    def gathers_until_s(self) -> float:
+        """Until then nothing is asked: what comes need not be read."""
+        full = len(self._due) >= self._most
+        return self._not_before_s if full else max(self._not_before_s, self._gathers_until_s)
 
     def flush(self, now_s: float) -> list[WaitForCallbacks]:
         """Start the call that is due."""
@@ -153,12 +161,17 @@ class Waits:
                     self._drop(wait.key)
                 else:
                     self._stir(wait)
+        if now_s < self.gathers_until_s:
+            return []
         for key in list(self._due)[: self._most]:
             del self._due[key]
             wait = self._waits[key]
             wait.stirred = False
             self._flying.append(wait)
-        return [WaitForCallbacks([wait.item for wait in self._flying])] if self._flying else []
+        if not self._flying:
+            return []
+        self._asked_s, self._gathers_until_s = now_s, now_s + GATHER_S
+        return [WaitForCallbacks([wait.item for wait in self._flying])]
 
     # --- what is answered ----------------------------------------------------------------------------------
 
@@ -166,6 +179,7 @@ class Waits:
         """Yield what those who wait are told; what another session holds is asked about again in a moment."""
         answers = {row.item: row for row in rows}
         flown, self._flying = self._flying, []
+        self._gathers_until_s = gathers_until_s(self._asked_s, now_s)
         self._most = min(self._most * 2, MOST_ITEMS)
         for number, wait in enumerate(flown):
             if wait.key not in self._waits:

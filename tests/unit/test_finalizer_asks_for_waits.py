@@ -11,6 +11,7 @@ import pytest
 from awa_pool.events import Note, Tick, Trouble
 from awa_pool.finalizer.core import NAP_BESIDE_WAITS_S, Finalizer
 from awa_pool.finalizer.events import Event, Heard, Send, Settings, WaitForCallbacks, WaitsNotRead, WaitsRead
+from awa_pool.finalizer.retry import GATHER_MOST_S, GATHER_S
 from awa_pool.finalizer.waits import FORGOTTEN_S, MOST_ITEMS, POLL_DEAF_S, POLL_S
 from awa_pool.messages import (
     AttemptsEnded,
@@ -74,6 +75,8 @@ class Host:
             known = self.answers.get(item["callback_id"], Row(0, "waiting"))
             rows.append(Row(number, known.status, known.number, known.payload, known.why))
         self.step(WaitsRead(rows))
+        self.now_s += GATHER_S
+        self.step(Tick())
         return len(call.items)
 
     def hello(self, hears: bool) -> None:
@@ -206,6 +209,35 @@ def test_a_change_of_hearing_asks_about_everything_at_once() -> None:
     assert not host.calls
 
 
+def test_waits_that_come_on_each_others_heels_share_a_call_however_long_one_takes() -> None:
+    host = Host()
+    host.hello(True)
+    host.wait(1)
+    assert host.core.deaf_until_s() == host.now_s + GATHER_S  # what comes would only wait for the next call
+    for took_s, gathers_s in ((0.001, GATHER_S - 0.001), (0.012, 0.012), (3.0, GATHER_MOST_S)):
+        asked, (call,) = host.asked, host.calls
+        host.calls.clear()
+        host.now_s += took_s
+        host.step(WaitsRead([Row(number, "waiting") for number in range(len(call.items))]))
+        for number in range(10):
+            host.wait(100 * asked + number)
+        assert not host.calls and host.core.next_tick_s() == pytest.approx(host.now_s + gathers_s)
+        host.now_s += gathers_s + 1e-6
+        host.step(Tick())
+        assert [len(call.items) for call in host.calls] == [10]
+
+
+def test_a_full_call_gathers_no_more() -> None:
+    host = Host()
+    host.wait(1)
+    for number in range(2, MOST_ITEMS + 2):
+        host.wait(number)
+    assert [len(call.items) for call in host.calls] == [1]
+    host.calls.clear()
+    host.step(WaitsRead([Row(0, "waiting")]))
+    assert [len(call.items) for call in host.calls] == [MOST_ITEMS]
+
+
 def test_a_wait_said_again_is_one_wait_and_one_not_said_again_is_dropped() -> None:
     host = Host()
     host.hello(True)
@@ -214,6 +246,7 @@ def test_a_wait_said_again_is_one_wait_and_one_not_said_again_is_dropped() -> No
         host.run_down(host.now_s + FORGOTTEN_S / 6)
         host.wait(1)
     assert host.core.waits.figures()["callback_waiting"] == 1
+    host.now_s += GATHER_S  # since all were asked about
     host.news(kept)
     assert [len(call.items) for call in host.calls] == [1]
     host.answers[kept] = Row(0, "answered", 1, "7")
@@ -345,7 +378,7 @@ def test_the_figures_of_waits_are_exported() -> None:
     done, open_ = host.wait(1), host.wait(2)
     host.answer()
     host.answer()
-    host.now_s += 3.0
+    host.now_s = 103.0
     host.answers[done] = Row(0, "answered", 1, "7")
     host.news(done)
     host.news(open_, "completed")

@@ -30,7 +30,7 @@ from awa_pool import (
     ValidationError,
     WaitForCallback,
 )
-from awa_pool.events import Trouble
+from awa_pool.events import Tick, Trouble
 from awa_pool.finalizer.core import Finalizer
 from awa_pool.finalizer.events import (
     CallbacksNotRegistered,
@@ -44,6 +44,7 @@ from awa_pool.finalizer.events import (
     StagedRow,
 )
 from awa_pool.finalizer.reading import read_results
+from awa_pool.finalizer.retry import GATHER_S
 from awa_pool.job import Job
 from awa_pool.messages import AttemptsEnded, CallbackRegistered, RegisterCallback
 from awa_pool.outcomes import Ending, resolve_outcome
@@ -382,7 +383,10 @@ def test_requests_share_a_call_and_those_of_an_attempt_keep_their_order() -> Non
     for message in (request(1), request(2), request(3, receipt=2), request(4, receipt=2)):
         assert calls(core.step(Heard(b"w", message), 1.0)) == []
     out = core.step(CallbacksRegistered([answer_row(0, "done", 1)]), 1.0)
-    assert said(out) == [CallbackRegistered(1, "done", 1)]
+    assert said(out) == [CallbackRegistered(1, "done", 1)] and calls(out) == []
+    due_s = core.next_tick_s()
+    assert due_s is not None and 1.0 < due_s <= 1.0 + GATHER_S
+    out = core.step(Tick(), due_s)
     assert calls(out) == [["id2", "id3"]]  # the repeat of the first was not taken
     out = core.step(CallbacksRegistered([answer_row(0, "busy"), answer_row(1, "stale")]), 1.0)
     assert said(out) == [CallbackRegistered(3, "stale")] and core.next_tick_s() is not None
