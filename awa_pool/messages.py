@@ -407,9 +407,13 @@ class Worn(Message):
 
 @dataclass(frozen=True, slots=True)
 class Idle(Message):
-    """Dispatcher, under --drain: nothing available or running is left; `later` wait for their time or are paused."""
+    """Dispatcher, under --drain: nothing available or running is left; `later` wait for their time or are paused.
+
+    `unknown`: of its queues, those that no job and no setting has named.
+    """
 
     later: int
+    unknown: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

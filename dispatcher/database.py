@@ -60,7 +60,9 @@ class Database:
             case ReadOpenAttempts():
                 return store.open_attempts(self._runtime_id)
             case ReadWorkLeft(queues):
-                return store.work_left(queues)
+                left = store.work_left(queues)
+                known = queues if left.available or left.running else store.known_queues()
+                return left, [queue for queue in queues if queue not in known]
         raise TypeError(f"{type(command).__name__} is no question to the database")
 
     @staticmethod
@@ -71,8 +73,8 @@ class Database:
                 return Claimed(request, claimed.receipts, claimed.notes, took_s)
             case StoreAnswered(ReadOpenAttempts(), (rows, _)):
                 return OpenAttemptsRead(rows)
-            case StoreAnswered(ReadWorkLeft(), (left, _)):
-                return WorkLeftRead(left.available, left.running, left.later)
+            case StoreAnswered(ReadWorkLeft(), ((left, unknown), _)):
+                return WorkLeftRead(left.available, left.running, left.later, unknown)
             case StoreWithdrawn():
                 return ClaimWithdrawn()
             case StoreFailed(token, error):

@@ -165,6 +165,8 @@ class WorkLeftRead:
     available: int
     running: int
     later: int
+    unknown: Sequence[str] = ()
+    """Queues that no job and no setting has named; looked for when nothing is available or running."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,12 +59,15 @@ def status(
     if as_json:
         shown: dict[str, list[Any]] = {"pools": runtimes, "queues": queues, "ring": ring}
         shown["settings"] = list(settings_of)
-        render.print_json({name: [row._asdict() for row in rows] for name, rows in shown.items()})
+        told: dict[str, list[Any]] = {name: [row._asdict() for row in rows] for name, rows in shown.items()}
+        render.print_json(told | {"unserved": unserved(runtimes, queues)})
         return
     out = render.console()
     out.print(_pools(runtimes) if runtimes else Text("No pool has been seen lately."))
     out.print()
     out.print(queue_table(queues) if queues else Text("No queue has jobs."))
+    for name in unserved(runtimes, queues):
+        out.print(Text(f"{render.plain(name)}: jobs are available, and no pool serves it"))
     for line in _own_settings(settings_of):
         out.print(Text(line))
     out.print()
@@ -299,6 +302,19 @@ def _own_settings(rows: list[do.QueueRow]) -> Iterator[str]:
         ]
         if told:
             yield f"{render.plain(row.queue)}: {', '.join(told)}"
+
+
+def unserved(pools: list[do.RuntimeRow], queues: list[do.QueueStats]) -> list[str]:
+    """Name the queues with available jobs that no living pool serves. One that does not say what it serves may serve them."""
+    living = [
+        pool.info.get("queues")
+        for pool in pools
+        if pool_state(pool) == "alive" and pool.info.get("workers") != 0
+    ]
+    if not all(isinstance(names, list) for names in living):
+        return []
+    served = {name for names in living if isinstance(names, list) for name in names}
+    return [row.queue for row in queues if row.available and not row.paused and row.queue not in served]
 
 
 def queue_table(rows: list[do.QueueStats]) -> Any:

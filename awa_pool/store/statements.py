@@ -405,6 +405,11 @@ def work_left(queues: Sequence[str]) -> Call[WorkLeft]:
     return Call("work_left", {"queues": list(queues)}, _first(WorkLeft))
 
 
+def known_queues() -> Call[list[str]]:
+    """The names of all queues with settings, work or history."""
+    return Call("known_queues", {}, lambda rows: [str(row[0]) for row in rows])
+
+
 def promote(limit: int) -> Call[Promoted]:
     """Make due jobs available."""
     return Call("promote", {"limit": limit}, _first(Promoted))

@@ -135,6 +135,10 @@ class Store:
         """What a draining pool has before it; counts are capped."""
         return self.run(do.work_left(queues))
 
+    def known_queues(self) -> list[str]:
+        """The names of all queues with settings, work or history."""
+        return self.run(do.known_queues())
+
     def promote(self, limit: int) -> do.Promoted:
         """Make due jobs available."""
         return self.run(do.promote(limit))

@@ -246,9 +246,13 @@ class Supervisor:
                 child.fatal = reason
             case Drained():
                 child.drained = True
-            case Idle(later=later) if self.stopping is None:
+            case Idle(later=later, unknown=unknown) if self.stopping is None:
                 wait = f"; {later} wait for their time or in paused queues" if later else ""
                 return [
+                    *(
+                        Log("warning", f"no job and no setting knows the queue {name!r}: is it misspelt?")
+                        for name in unknown
+                    ),
                     Log("info", f"drained: nothing is available or running{wait}"),
                     *self.stop("drained", now_s),
                 ]

@@ -164,6 +164,27 @@ def test_status_tells_pools_and_queues_as_one_object(run: Any, client: Client) -
     assert (settings["deadline_s"], settings["dlq"]) == (30.0, False)
 
 
+@pytest.mark.parametrize(
+    ("info", "unserved"),
+    [
+        ({"workers": 2, "queues": ["mail"]}, []),
+        ({"workers": 2, "queues": ["other"]}, ["mail"]),
+        ({"workers": 0, "queues": ["mail"]}, ["mail"]),
+        ({"workers": 2}, []),  # another version's pool: nobody knows
+    ],
+)
+def test_status_names_queues_with_jobs_that_nobody_serves(
+    run: Any, client: Client, dsn: str, info: dict[str, Any], unserved: list[str]
+) -> None:
+    client.insert({}, kind="count", queue="mail")
+    with Queue(dsn) as queue:
+        queue.rows(
+            "select awa_pool.register_runtime(gen_random_uuid(), 'host', 42, %s::jsonb)", json.dumps(info)
+        )
+    assert json.loads(run("status", "--json"))["unserved"] == unserved
+    assert ("mail: jobs are available, and no pool serves it" in run("status")) == bool(unserved)
+
+
 def test_a_jobs_own_deadline_is_shown(run: Any, client: Client) -> None:
     job_id = client.insert({}, kind="count", deadline=90)
     lines = [line.split() for line in run("job", str(job_id)).splitlines()]

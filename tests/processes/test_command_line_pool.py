@@ -60,6 +60,15 @@ def test_a_draining_pool_does_everything_tags_what_is_printed_and_ends_with_zero
     assert "drained" in done.stderr and "\x1b" not in done.stderr
 
 
+def test_a_drain_of_a_queue_that_nothing_knows_asks_whether_it_is_misspelt(dsn: str, folder: Path) -> None:
+    enqueue(dsn, 1)
+    queues = ["--queue", "sums", "--queue", "smus"]
+    done = run("sums:client", "--workers", "1", "--drain", *queues, cwd=folder, AWA_POOL_DSN=dsn)
+    assert done.returncode == 0 and completed(dsn) == 1
+    assert "WARNING supervisor: no job and no setting knows the queue 'smus'" in done.stderr
+    assert "'sums'" not in done.stderr
+
+
 def test_on_a_terminal_the_prints_stand_above_a_line_per_worker(dsn: str, folder: Path) -> None:
     ids = enqueue(dsn, 20)
     shown = on_terminal("sums:client", "--workers", "2", cwd=folder, AWA_POOL_DSN=dsn)

@@ -312,6 +312,7 @@ def test_an_idle_dispatcher_ends_a_draining_pool() -> None:
     rig.all_ready()
     out = rig.says(rig.child("dispatcher"), Idle(3))
     assert any(isinstance(c, ev.Log) and "3 wait for their time" in c.text for c in out)
+    assert not any(isinstance(c, ev.Log) and c.level == "warning" for c in out)
     assert rig.child("worker", 1).incarnation in told(out, Stop)
 
 
