@@ -191,6 +191,19 @@ def test_a_worker_that_is_killed_loses_its_waits_and_they_run_again(
             assert done.attempt == 2 and "SIGKILL" in done.errors[0]["error"] and paid(dsn, job_id) == [[2]]
 
 
+def test_a_handler_whose_host_was_taken_for_dead_is_told(client: Client, dsn: str, tmp_path: Path) -> None:
+    jobs = insert(client, tmp_path, max_attempts=1)
+    with pool(tmp_path, dsn, workers=1, heartbeat_s=60.0, stale_s=180.0, **OPTIONS) as process:
+        for job_id in jobs.values():
+            reaches(client, job_id, "waiting_external", process)
+        with psycopg.connect(dsn) as conn:
+            conn.execute("update awa_pool.runtimes set heartbeat_at = now() - interval '1 hour'")
+            assert conn.execute("select sum(attempts) from awa_pool.rescue_stale(30, 100)").fetchone() == (2,)
+        for note, job_id in jobs.items():
+            assert text_in(f"{note}.raised") == "LeaseLost"
+            assert reaches(client, job_id, "failed", process).attempt == 1
+
+
 def test_a_thread_that_swallows_its_deadline_ends_with_its_worker_and_waits_beside_it_go_back(
     client: Client, dsn: str, tmp_path: Path
 ) -> None:
