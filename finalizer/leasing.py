@@ -17,6 +17,9 @@ from .reading import is_bigint
 from .retry import REQUEUE_S
 
 AGAIN_S = 0.2
+AWAKE_S = 0.5
+"""So long after a request nothing gathers unread. With naps of 50 ms two workers completed 45 jobs/s this way, without them 100, beside 200 of
+handlers that commit and return (2026-11-29, a busy machine of 2 cores)."""
 MOST_ITEMS = 500
 MOST_HELD = 8192
 
@@ -35,13 +38,19 @@ class LeaseRoad:
         self._waiting: dict[tuple[bytes, int], _Request] = {}
         self._flying: list[_Request] = []
         self._not_before_s = 0.0
+        self._heard_s = -AWAKE_S
         self.leased = 0
 
-    def put(self, peer: bytes, message: LeaseAttempt) -> bool:
+    def is_busy(self, now_s: float) -> bool:
+        """Say whether handlers ask now: each stands still meanwhile, so what comes is to be read at once."""
+        return now_s < self._heard_s + AWAKE_S
+
+    def put(self, peer: bytes, message: LeaseAttempt, now_s: float) -> bool:
         """Take a request, unless it waits here already; False when it cannot be read."""
         item = _read(message)
         if item is None:
             return False
+        self._heard_s = now_s
         if len(self._waiting) < MOST_HELD:
             request = _Request(peer, message.request, item)
             self._waiting.setdefault((peer, message.request), request)

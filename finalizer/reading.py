@@ -65,7 +65,8 @@ def read_results(peer: bytes, message: AttemptsEnded, payload: Sequence[bytes] =
         elif parks or values["index"] in staged:
             ends.append(StagedEnd(values, kind, staged.get(values["index"], b"[]"), None))
         else:
-            items.append(Item(values, kind, None))
+            # Of a handler's own completion the worker hears at once: that lane has nothing else to gather.
+            items.append(Item(values, kind, None, urgent="owned" in values))
     size_bytes = 100 + (len(orjson.dumps(message.others)) if message.others else 0)
     size_bytes += sum(len(end.follow_ups) for end in ends)
     jobs = mask.bit_count() + len(items) + len(ends)

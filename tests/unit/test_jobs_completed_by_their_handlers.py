@@ -306,6 +306,20 @@ def test_a_call_that_fails_comes_again_and_one_that_is_refused_is_answered() -> 
     assert said(core.step(rows("invalid"), 10.1))[0].status == "refused"
 
 
+def test_while_handlers_ask_nothing_gathers_unread_and_their_own_ends_do_not_linger() -> None:
+    """Each of them stands still until it is answered, and its lane has nothing else to send."""
+    core = Finalizer(Settings("f"))
+    core.step(Heard(b"w1", request(1)), 1.0)
+    core.step(rows("done"), 1.01)
+    other = [0, 70, 1, "k", "retry", 1.0, None]
+    for seq in (1, 2):
+        core.step(Heard(b"w2", AttemptsEnded("j", seq, 3, 8, 5, [], [other], True, 1)), 1.02)
+        assert core.deaf_until_s() is None
+    own = [1, 71, 1, "ship", "lost", 60.0, {"error": "not committed", "type": "NotCommitted"}]
+    out = core.step(Heard(b"w1", AttemptsEnded("i", 1, 3, 9, 5, [], [own], True, 1, [], [1])), 1.03)
+    assert 1 in [item["index"] for c in out if isinstance(c, Finish) for item in c.items]
+
+
 @pytest.mark.parametrize("flaw", [{"slot": -1}, {"index": 63}, {"job_id": 1 << 63}, {"nonce": "5"}])
 def test_a_request_that_cannot_be_read_is_noted_and_not_carried_out(flaw: dict[str, Any]) -> None:
     core = Finalizer(Settings("f"))
