@@ -170,7 +170,7 @@ class Finalizer:
         Each wake-up costs as much as a job's share of a flush; a quarter of a full call may gather unread. Where only
         handlers speak that ask about callbacks, until the next call about those.
         """
-        if self._leave_s is not None:
+        if self._leave_s is not None or self.leases.is_busy(self._now_s):
             return None
         if not self.roads.lingering:
             asked = self.waits if self.waits else self.callbacks
@@ -274,7 +274,9 @@ class Finalizer:
             case RegisterCallback():
                 self._note_malformed(str(peer), "RegisterCallback", not self.callbacks.put(peer, message))
             case LeaseAttempt():
-                self._note_malformed(str(peer), "LeaseAttempt", not self.leases.put(peer, message))
+                self._note_malformed(
+                    str(peer), "LeaseAttempt", not self.leases.put(peer, message, self._now_s)
+                )
             case AwaitCallback() | ForgetCallback() | CallbackNews():
                 bad = not self.waits.take(peer, message, self._now_s)
                 self._note_malformed(str(peer), type(message).__name__, bad)
