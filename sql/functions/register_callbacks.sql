@@ -17,37 +17,34 @@ set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
-    a record;  -- what was asked, sound and once each
+    a record;  -- what was asked, sound and once each; `fresh`: of attempts that are still in the ring, as it seems
     v record;
     v_items int[];
     v_statuses text[];
     v_ids uuid[];
     v_numbers int[];
-    v_new int[];  -- items whose attempts are still in the ring, as it seems
     v_done int[] := '{}';
     v_busy int[] := '{}';
 begin
     perform require_read_committed('register_callbacks');
     select
         array_agg(t.item) filter (where t.sound and t.turn = 1) as items,
+        array_agg(t.item) filter (
+            where t.sound and t.turn = 1
+                and not exists (select from leases as l where l.receipt_id = t.receipt_id and l.idx = t.idx)) as fresh,
         array_agg(t.item) filter (where t.sound and t.turn > 1) as repeats,
         array_agg(t.item) filter (where not t.sound) as flawed
     into a
     from attempts_told(p_items) as t;
     return query select i, 'invalid', null::uuid, null::int from unnest(a.flawed) as i;
     return query select i, 'busy', null::uuid, null::int from unnest(a.repeats) as i;
-    v_new := array(
-        select t.item
-        from attempts_told(p_items) as t
-        where t.item = any (a.items)
-            and not exists (select from leases as l where l.receipt_id = t.receipt_id and l.idx = t.idx));
     for v in
         select
             t.slot, array_agg(t.item) as items, array_agg(t.receipt_id) as receipts, array_agg(t.nonce) as nonces,
             array_agg(t.idx) as indexes, array_agg(t.job_id) as job_ids, array_agg(t.run_lease) as leases,
             array_agg(t.timeout_s) as timeouts, array_agg(t.wanted_id) as ids, array_agg(t.rules) as rules
         from attempts_told(p_items) as t
-        where t.item = any (v_new)
+        where a.fresh is not null and t.item = any (a.fresh)  -- the first callback of each of these attempts
         group by t.slot
         order by t.slot
     loop
