@@ -1,10 +1,11 @@
 -- enqueue_many(json array of objects, exact, on_conflict) -> job ids in the array's order; all or nothing.
--- The objects have the names of enqueue's parameters without p_; kind and args are required, names that are not known
--- are ignored, run_at is ISO 8601 with a zone, unique_key is hexadecimal text. on_conflict is one for all.
+-- The objects have the names of enqueue's parameters without p_; kind and args are required, other names are
+-- refused, run_at is ISO 8601 with a zone, unique_key is hexadecimal text. on_conflict is one for all.
 -- Arrow: (new) -> available | scheduled. Guard: none. Locks: none but the new rows', and unique keys in key order.
 -- Errors: AW001 naming the item and the field ("jobs[7].priority: must be 1 to 4"); AW007 naming the item.
 --
--- `p_exact`: the caller vouches that no integer in the args needs more than 64 bits, and saves an eighth of the time.
+-- `p_exact`: the caller vouches that no integer in the args needs more than 64 bits and that no item has another name, and
+-- saves the look at that.
 -- One document, one pass. Items without a due time, nearly all of them, go straight from the document to the ring.
 create or replace function {schema}.enqueue_many(
     p_jobs json, p_exact boolean default false, p_on_conflict text default 'raise'
@@ -23,6 +24,9 @@ declare
 begin
     if p_jobs is null or json_typeof(p_jobs) <> 'array' then
         perform refuse_request('', 'jobs: must be an array of objects');
+    end if;
+    if not p_exact then
+        perform refuse_unknown_names(p_jobs);
     end if;
     -- An escaped name could hide what is looked for: such documents take the road that looks at every item.
     if strpos(p_jobs::text, '"unique_') > 0 or strpos(p_jobs::text, '\u') > 0 then

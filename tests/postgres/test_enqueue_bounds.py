@@ -106,6 +106,9 @@ def test_a_bulk_with_one_item_out_of_bounds_is_refused_whole_naming_item_and_fie
         ({"kind": "k", "args": {}, "run_at": "2030-01-01T00:00:00"}, "jobs[1].run_at"),
         ({"kind": "k", "args": {}, "run_at": "2030-13-01T00:00:00Z"}, "jobs[1].run_at"),
         ({"kind": "k", "args": {}, "run_at": "tomorrow"}, "jobs[1].run_at"),
+        ({"kind": "k", "args": {}, "deadline": 5}, "jobs[1].deadline"),
+        ({"kind": "k", "args": {}, "Priority": None}, "jobs[1].Priority"),
+        ({"kind": "k", "args": {}, "run_at": "2099-01-01T00:00:00Z", "tag": []}, "jobs[1].tag"),
     ],
 )  # fmt: skip
 def test_a_bulk_item_of_the_wrong_shape_is_refused(queue: Queue, item: Any, detail: str) -> None:
