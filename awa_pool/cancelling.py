@@ -160,7 +160,8 @@ class Cancelling(Administration):
 
         What this client's app registered with `on_cancelled_enqueue` is put in in the same transaction; its hooks are
         called afterwards, with `conn=` by a worker once it is committed.
-        Errors: JobNotFound; TransitionRefused when the job has ended; FollowUpFailed, and nothing has changed.
+        Errors: JobNotFound; TransitionRefused when the job has ended; FollowUpFailed, and nothing has changed; StoreConflict
+        when another transaction holds the job for 2 s.
         """
         from .store import cancels
         from .store import statements as do

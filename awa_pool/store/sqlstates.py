@@ -81,6 +81,10 @@ def translate(problem: psycopg.Error, schema: str, secrets: tuple[str, ...] = ()
     if sqlstate is None and _IMPOSSIBLE.search(text):
         return ConfigError(f"the DSN cannot be used: {text.removeprefix('connection is bad: ')}")
     kind = class_of(sqlstate)
+    if (
+        sqlstate == "55P03"
+    ):  # in the server's words a statement was cancelled; by whom, and what to do, it does not say
+        text = f"another session's transaction holds what this needs, and did not end in time: try again ({text})"
     if issubclass(kind, SchemaMismatch):
         if sqlstate != "AW003":
             text = (

@@ -2,7 +2,7 @@
 -- One that had ended loses its progress. run_lease goes on rising: no result of an attempt before counts for one after.
 -- Arrow: failed (dead or not) | cancelled | retryable | scheduled -> available. Completed is never reopened, running is left alone.
 -- Guard: the job's row. Locks: the job's row. Errors: AW002, AW004 no such job, AW005 naming the state, or what no
--- claim could hand out.
+-- claim could hand out; 55P03 when another session kept it locked for 2 s.
 --
 -- Goes to jobs_returned and not to its lane: it is claimed first, and one transaction may cancel and retry a job any
 -- number of times without meeting its own row again.
@@ -10,6 +10,7 @@ create or replace function {schema}.retry(p_job_id bigint) returns text
 language plpgsql volatile
 set search_path = {schema}, pg_catalog, pg_temp
 set jit = off
+set lock_timeout = '2s'
 as $$
 declare
     v record;
