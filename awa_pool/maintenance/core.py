@@ -245,5 +245,8 @@ class Maintenance:
         self.rescued += attempts
         branch.done(now_s, useful=attempts >= RESCUE_LIMIT)
         return [
-            Say("warning", f"rescued {row.attempts} attempts of runtime {row.runtime_id}") for row in rows
+            Say("warning", f"rescued {row.attempts} attempts of runtime {row.runtime_id}, which is gone")
+            if row.attempts
+            else Say("info", f"runtime {row.runtime_id} is gone, and held nothing")
+            for row in rows
         ]

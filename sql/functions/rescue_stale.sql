@@ -42,10 +42,13 @@ begin
                 array_agg(l.run_lease) as leases, array_agg('lost'::text) as outcomes,
                 array_agg(null::float8) as delays,
                 array_agg(jsonb_build_object(
-                    'error', format('the runtime %s that ran it is gone', l.runtime_id), 'type', 'RuntimeLost'))
-                    as errors,
+                    'error', format('the pool %s(runtime %s) that ran it is gone',
+                        case when r.host is not null then format('on %s with pid %s ', r.host, r.pid) end,
+                        l.runtime_id),
+                    'type', 'RuntimeLost')) as errors,
                 array_agg(null::text) as reasons
             from lost as l
+            left join runtimes as r on r.runtime_id = l.runtime_id
         ) as a
         cross join lateral end_attempts(
             a.items, a.slots, a.receipts, a.nonces, a.indexes, a.job_ids, a.leases, a.outcomes, a.delays, a.errors,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from awa_pool.maintenance.core import LEASE_S, ONLY_GONE_S, Ask, Maintenance, Rules, Say
@@ -94,6 +95,15 @@ def test_nobody_is_rescued_before_the_leader_was_connected_for_one_stale_thresho
     database.run(3.0)
     thresholds = [ask.arguments[0] for ask in database.run(20.0) if ask.branch == "rescue"]
     assert set(thresholds) == {30.0}
+
+
+def test_a_runtime_that_held_nothing_is_no_warning() -> None:
+    core = Database().core
+    rows = [SimpleNamespace(runtime_id="a", attempts=0), SimpleNamespace(runtime_id="b", attempts=2)]
+    told = core._rescued(core.branches["rescue"], rows, 0.0)
+    assert [(say.level, say.text.split(",")[0]) for say in told] == [
+        ("info", "runtime a is gone"), ("warning", "rescued 2 attempts of runtime b"),
+    ]  # fmt: skip
 
 
 def test_an_outage_starts_the_wait_anew() -> None:
