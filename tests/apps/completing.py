@@ -15,6 +15,7 @@ from awa_pool.hooks import JobEvent
 from awa_pool.job import Job
 
 client = Client()
+leaked: list[psycopg.Connection] = []
 TABLE = "create table shipped (job_id bigint, attempt int, run_lease bigint)"
 
 
@@ -69,7 +70,7 @@ def ship(job: Job[Ship]) -> None:
     if how == "nothing":
         return
     conn = psycopg.connect(client._found_dsn())
-    if how in ("outer", "forget"):
+    if how in ("outer", "forget", "leak"):
         conn.execute("select 1")
     try:
         with job.completing(conn):
@@ -86,7 +87,10 @@ def ship(job: Job[Ship]) -> None:
         Path(f"{note}.late").touch()
         raise
     finally:
-        conn.close()
+        if how == "leak":
+            leaked.append(conn)
+        else:
+            conn.close()
     if how == "raise":
         raise ValueError("too late")
 

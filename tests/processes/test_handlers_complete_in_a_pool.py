@@ -116,6 +116,23 @@ def test_a_long_transaction_of_one_handler_holds_up_nobody_elses_finish(
     assert shipped(dsn) == [slow]
 
 
+def test_a_transaction_that_a_handler_leaves_open_decides_when_its_process_ends(
+    client: Client, dsn: str, tmp_path: Path
+) -> None:
+    """Until then its job runs, as far as anybody knows, and all others go on."""
+    note = tmp_path / "note"
+    leaks = client.insert(Ship("leak", str(note)))
+    with pool(tmp_path, dsn, drain_timeout_s=3.0, **OPTIONS) as process:
+        wait_until("the handler has begun", lambda: "Started" in told(note))
+        others = [client.insert(kind()) for kind in (Ship, Plain, ShipAsync) * 10]
+        reach(client, others, "completed", process)
+        assert row(client, leaks).state == "running"
+        process.process.terminate()
+        assert process.ended() == 0
+    assert row(client, leaks).state in ("retryable", "available")
+    assert leaks not in shipped(dsn)
+
+
 def test_a_deadline_in_the_block_rolls_it_back(client: Client, dsn: str, tmp_path: Path) -> None:
     note = tmp_path / "note"
     job_id = client.insert(Ship("late", str(note)), deadline=1.0)
