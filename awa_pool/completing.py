@@ -52,11 +52,9 @@ class Doors(NamedTuple):
 class Completion:
     """What an attempt has done to complete itself, over all its blocks."""
 
-    __slots__ = ("_conn", "_open", "committed", "problem", "ran", "used")
+    __slots__ = ("_conn", "_open", "committed", "problem", "ran")
 
     def __init__(self) -> None:
-        self.used = False
-        """A block was entered."""
         self.ran = False
         """Its completion was written: it counts if that transaction was committed, which need not be known here."""
         self.committed = False
@@ -84,7 +82,7 @@ class Completion:
                     "the job is completed in a transaction that is open still: commit or roll back"
                 )
             self.check()
-            self.used, self._conn = True, conn
+            self._conn = conn
             yield
         finally:
             self._open.release()
@@ -107,8 +105,12 @@ class Completing(AbstractContextManager[Any], AbstractAsyncContextManager[Any]):
     def __enter__(self) -> Any:
         if self._doors is not None:
             _check_type(self._conn, "Connection", "with")
-        self._within = self._sync()
-        return self._within.__enter__()
+        within = self._sync()
+        entered = within.__enter__()
+        self._within = (
+            within  # once it is open: one that was refused must not take the place of the one that is
+        )
+        return entered
 
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
@@ -119,8 +121,10 @@ class Completing(AbstractContextManager[Any], AbstractAsyncContextManager[Any]):
     async def __aenter__(self) -> Any:
         if self._doors is not None:
             _check_type(self._conn, "AsyncConnection", "async with")
-        self._within = self._async()
-        return await self._within.__aenter__()
+        within = self._async()
+        entered = await within.__aenter__()
+        self._within = within
+        return entered
 
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None

@@ -142,6 +142,26 @@ def test_a_handler_is_tested_with_a_fake_connection(how: str, outcome: str, erro
         assert isinstance(result.exception, TransitionRefused)
 
 
+def test_a_block_that_is_begun_within_itself_is_refused_and_goes_on() -> None:
+    def handler(job: Job[Ship]) -> None:
+        conn = MagicMock()
+        block = job.completing(conn)
+        with block:
+            with pytest.raises(TransitionRefused, match="one block"), block:
+                pass
+            assert not conn.transaction.return_value.__exit__.called
+        assert conn.transaction.return_value.__exit__.call_count == 1
+
+    async def async_handler(job: Job[Ship]) -> None:
+        block = job.completing(MagicMock())
+        async with block:
+            with pytest.raises(TransitionRefused, match="one block"):
+                await block.__aenter__()
+
+    for each in (handler, async_handler):
+        assert HandlerJob(Ship(), client=client).run(each).is_completed
+
+
 def test_staging_poisons_the_completion() -> None:
     job = HandlerJob(Ship("stage"), client=client)
     result = job.run()
