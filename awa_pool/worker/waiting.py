@@ -17,6 +17,7 @@ from awa_pool.errors import (
     AwaError,
     CallbackNotFound,
     CallbackTimeout,
+    DeadlineExceeded,
     DecodeError,
     JobCancelled,
     LeaseLost,
@@ -107,8 +108,7 @@ def wait(registrar: Registrar, job: Attempt, task: Task | None, token: CallbackT
     _check_runs(job)
     check_token(job, token)
     check_waits(job.kind, task)
-    if job.is_cancelled():
-        raise JobCancelled("the job was cancelled")
+    _check_goes_on(job)
     payload = registrar.wait(job, token.id)
     token.spent = True
     return payload
@@ -118,8 +118,7 @@ async def wait_async(registrar: Registrar, job: Attempt, token: CallbackToken) -
     """Let an async handler await the answer to its callback. Errors: as of `Job.wait_for_callback`."""
     _check_runs(job)
     check_token(job, token)
-    if job.is_cancelled():
-        raise JobCancelled("the job was cancelled")
+    _check_goes_on(job)
     payload = await registrar.wait_async(job, token.id)
     token.spent = True
     return payload
@@ -128,6 +127,15 @@ async def wait_async(registrar: Registrar, job: Attempt, token: CallbackToken) -
 def _check_runs(job: Attempt) -> None:
     if identity_of(job) is None:
         raise LeaseLost("the attempt has ended: a callback is waited for while its handler runs")
+
+
+def _check_goes_on(job: Attempt) -> None:
+    """Refuse to wait in an attempt that was told to end: it would be killed in that wait, and its worker with it."""
+    if job.is_cancelled():
+        raise JobCancelled("the job was cancelled")
+    seat = getattr(job, "_seat", None)
+    if seat is not None and seat.reins.late:
+        raise DeadlineExceeded("the deadline has passed: the handler waits for nothing more")
 
 
 def check_token(job: Job[Any], token: Any) -> None:

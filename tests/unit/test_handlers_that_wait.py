@@ -323,6 +323,22 @@ def test_a_cancel_and_a_deadline_reach_a_thread_that_waits(world: World) -> None
     assert isinstance(world.wait(job, token_of(job))(), JobCancelled)
 
 
+def test_a_handler_that_swallows_its_deadline_is_not_let_into_another_wait(world: World) -> None:
+    job = world.job()
+    job._seat.reins.exceed(2.5)
+    job._seat.reins._pending = None  # it was raised, and swallowed
+    assert isinstance(world.wait(job, token_of(job))(), DeadlineExceeded)
+    with pytest.raises(DeadlineExceeded, match="waits for nothing more"):
+        asyncio.run(_again(world))
+    assert world.given == [], "nobody was asked"
+
+
+async def _again(world: World) -> None:
+    job = world.job("coro")
+    job._seat.reins.late = True
+    await job.wait_for_callback(token_of(job))
+
+
 # --- what is raised in threads ------------------------------------------------------------------------------------
 
 
