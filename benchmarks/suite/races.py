@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import shutil
 import tempfile
 import threading
 import time
@@ -172,8 +173,8 @@ def _report(
 
 def run(plan: Plan) -> Iterator[Row]:
     """Hold every race: one after the other in one pool, and rescues in a database of their own."""
-    folder = Path(tempfile.mkdtemp(prefix="awa-races-"))  # kept: it tells what went wrong
-    plan.note(f"log and ledger in {folder}")
+    folder = Path(tempfile.mkdtemp(prefix="awa-races-"))
+    flawed = 0
     with database(plan.server) as dsn:
         ours.migrate(dsn)
         with contextlib.closing(Arena(dsn, plan.workers, folder)) as arena:
@@ -181,6 +182,7 @@ def run(plan: Plan) -> Iterator[Row]:
                 began_s = time.monotonic()
                 hold(plan, race, dsn, arena)
                 wins, flaws = verdict(dsn, arena.ledger, judge, _numbers(race, plan.rounds))
+                flawed += len(flaws)
                 yield from _report(plan, CASES[race], wins, flaws, time.monotonic() - began_s)
     with database(plan.server) as dsn:
         ours.migrate(dsn)
@@ -188,6 +190,10 @@ def run(plan: Plan) -> Iterator[Row]:
         hold_rescues(plan, dsn, folder / "rescues")
         wins, flaws = verdict(dsn, folder / "rescues", rescue.judge, _numbers("rescue", plan.rounds))
         yield from _report(plan, CASES["rescue"], wins, flaws, time.monotonic() - began_s)
+    if flawed + len(flaws):
+        plan.note(f"log and ledger are in {folder}")
+    else:
+        shutil.rmtree(folder)
 
 
 BENCHMARK = Benchmark(
