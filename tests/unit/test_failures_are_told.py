@@ -58,6 +58,14 @@ class Shop:
         return found
 
 
+@pytest.fixture(autouse=True)
+def _as_in_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever tests before this one have set up."""
+    ours = logging.getLogger("awa_pool")
+    for name, value in (("handlers", []), ("propagate", True), ("level", logging.NOTSET)):
+        monkeypatch.setattr(ours, name, value)
+
+
 @pytest.fixture
 def shop(caplog: pytest.LogCaptureFixture) -> Shop:
     return Shop(caplog)
