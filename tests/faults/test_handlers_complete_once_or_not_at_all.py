@@ -87,3 +87,15 @@ def test_a_finalizer_that_is_killed_hears_of_the_completions_again(
         process.process.terminate()
         assert process.ended() == 0
     assert shipped(dsn) == [(each.id, 1) for each in sorted(done, key=lambda each: each.id)]
+
+
+def test_messages_that_are_lost_doubled_and_late_cost_time_alone(
+    client: Client, dsn: str, tmp_path: Path
+) -> None:
+    job_ids = [client.insert(kind()) for kind in (Ship, ShipAsync) * 15]
+    faults = "seed=5 drop=0.05 double=0.05 late=0.05 reorder=0.05"
+    with pool(tmp_path, dsn, faults=faults, **OPTIONS) as process:
+        done = all_end(client, dsn, job_ids, process)
+        process.process.terminate()
+        assert process.ended() == 0
+    assert shipped(dsn) == [(each.id, 1) for each in sorted(done, key=lambda each: each.id)]
