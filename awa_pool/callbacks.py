@@ -93,10 +93,12 @@ def _retrying(callback_id: Any) -> Answer:
     )
 
 
-def _resuming(callback_id: Any, payload: Any) -> Call[Answered]:
+def _resuming(callback_id: Any, payload: Any, conn: Conn | AsyncConn | None) -> Call[Answered]:
     from .store import callbacks
+    from .store.store import is_alone
 
-    return callbacks.resume_external(checked_callback_id(callback_id), checked_payload(payload))
+    checked, text = checked_callback_id(callback_id), checked_payload(payload)
+    return callbacks.resume_external(checked, text, alone=conn is None or is_alone(conn))
 
 
 def _checked_resume(resume: Any) -> bool:
@@ -122,7 +124,7 @@ class Answering(Cancelling):
         A handler that has not begun to wait gets it when it does. A parked job becomes available, in the same attempt.
         Errors: CallbackNotFound; UniqueConflict when another job holds a parked job's unique key: send it again later.
         """
-        return self._run(_resuming(callback_id, payload), conn)
+        return self._run(_resuming(callback_id, payload, conn), conn)
 
     def complete_external(
         self,
@@ -169,7 +171,7 @@ class AsyncAnswering(AsyncCancelling):
         self, callback_id: str | UUID, payload: Any = None, *, conn: AsyncConn | None = None
     ) -> Answered:
         """Answer a callback: the job goes on. See `Client.resume_external`."""
-        return await self._run(_resuming(callback_id, payload), conn)
+        return await self._run(_resuming(callback_id, payload, conn), conn)
 
     async def complete_external(
         self,

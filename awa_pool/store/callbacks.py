@@ -116,9 +116,10 @@ def park_attempts(items: bytes) -> Call[list[Parked]]:
     return Call("park_attempts", {"items": items.decode()}, lambda rows: [Parked(*r) for r in rows])
 
 
-def resume_external(callback_id: str, payload: bytes) -> Call[Answered]:
-    """Answer a callback: the job goes on."""
-    return Call("resume_external", {"callback": callback_id, "payload": payload.decode()}, _answered)
+def resume_external(callback_id: str, payload: bytes, *, alone: bool = False) -> Call[Answered]:
+    """Answer a callback: the job goes on. `alone`: outside any transaction, where many senders do not hold each other up."""
+    query = "resume_and_tell" if alone else "resume_external"
+    return Call(query, {"callback": callback_id, "payload": payload.decode()}, _answered)
 
 
 def complete_external(callback_id: str, payload: bytes, resume: bool) -> Call[Answered]:

@@ -34,6 +34,11 @@ def is_in_transaction(conn: psycopg.BaseConnection[Any]) -> bool:
     return not conn.autocommit or conn.info.transaction_status != TransactionStatus.IDLE
 
 
+def is_alone(conn: Any) -> bool:
+    """Say whether what is done now on a caller's connection may commit by itself: nothing else is part of its transaction."""
+    return isinstance(conn, psycopg.BaseConnection) and not is_in_transaction(conn)
+
+
 def needs_begin(conn: psycopg.BaseConnection[Any]) -> bool:
     """Say whether the caller's transaction has yet to begin: `transaction()` would take it for its own, and commit it."""
     return not conn.autocommit and conn.info.transaction_status == TransactionStatus.IDLE

@@ -1,11 +1,13 @@
--- resume_external(callback, payload) -> (job_id, number, state): an answer, with which the job goes on. A waiting handler gets it; one
+-- resume_external(callback, payload, tells) -> (job_id, number, state): an answer, with which the job goes on. A waiting handler gets it; one
 -- that has not begun to wait will (the payload is kept); a parked job becomes available, in the same attempt under a new
 -- lease, and carries the answer (with_answer).
+-- tells: with the commit the channel hears of it; else the caller says so afterwards (resume_and_tell).
 -- Arrow: waiting_external -> running; parked -> available; running stays. Guard: the callback (held_callback). Locks: its lease
 -- row; keys of a parked job, as key_pass. Errors: AW001, AW002, AW008; AW007 when another job holds a parked job's unique key
 -- (nothing has changed: send it again later), 55P03 when that is about to be decided.
 create or replace function {schema}.resume_external(
-    p_callback text, p_payload json default null, out job_id bigint, out number int, out state text)
+    p_callback text, p_payload json default null, p_tells boolean default true, out job_id bigint, out number int,
+    out state text)
 language plpgsql volatile
 set search_path = {schema}, pg_catalog, pg_temp
 set jit = off
@@ -31,6 +33,8 @@ begin
         perform notify_waiters(array[v.queue]);
         state := 'available';
     end if;
-    perform pg_notify('awa_pool', format('callback %s resumed', v.callback_id));
+    if p_tells then
+        perform pg_notify('awa_pool', format('callback %s resumed', v.callback_id));
+    end if;
 end
 $$;

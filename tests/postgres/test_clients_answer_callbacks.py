@@ -81,6 +81,28 @@ def test_an_answer_in_the_callers_transaction_stands_and_falls_with_it(q: Queue,
     assert q.state(attempt.job_id) == "completed"
 
 
+def test_the_pool_hears_of_an_answer_once_it_has_committed_whoever_commits_it(
+    q: Queue, client: Client
+) -> None:
+    alone, own, within = (waiting(q)[1] for _ in range(3))
+    with psycopg.connect(q.dsn, autocommit=True) as ear, psycopg.connect(q.dsn, autocommit=True) as conn:
+        ear.execute("listen awa_pool")
+        client.resume_external(alone.upper(), 1)
+        client.resume_external(own, 2, conn=conn)
+        with conn.transaction():
+            client.resume_external(within, 3, conn=conn)
+            heard = [n.payload for n in ear.notifies(timeout=10, stop_after=2)]
+        heard += [n.payload for n in ear.notifies(timeout=10, stop_after=1)]
+    assert heard == [f"callback {callback} resumed" for callback in (alone, own, within)]
+
+
+def test_an_answer_that_commits_by_itself_is_refused_in_a_transaction_and_changes_nothing(q: Queue) -> None:
+    attempt, callback = waiting(q)
+    with psycopg.connect(q.dsn) as conn, pytest.raises(psycopg.errors.InvalidTransactionTermination):
+        conn.execute("call awa_pool.resume_and_tell(%s, '1'::json)", (callback,))
+    assert wait(q, attempt, callback) == ("waiting", None)
+
+
 def test_the_async_client_does_the_same(q: Queue) -> None:
     (a, first), (b, second), (c, third), (d, fourth) = (waiting(q) for _ in range(4))
     e, early = q.claimed(), ""
