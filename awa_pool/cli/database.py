@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 
 from awa_pool.config import PoolConfig
-from awa_pool.errors import ConfigError, SchemaMismatch
+from awa_pool.errors import ConfigError
 
 from .app_facts import app_dsn
 
@@ -39,40 +39,10 @@ def with_database(config: PoolConfig) -> Iterator[PoolConfig]:
         if not at_a_terminal():
             raise ConfigError(NO_DATABASE)
         print("awa-pool: no database given; using the embedded server", file=sys.stderr)
-    with embedded_database(config.data_dir, config.schema) as dsn:
+    from awa_pool.embedded.migrated import migrated_server
+
+    with migrated_server(config.data_dir, config.schema) as dsn:
         yield dataclasses.replace(config, dsn=dsn, embedded=False)
-
-
-@contextlib.contextmanager
-def embedded_database(data_dir: str | None, schema: str) -> Iterator[str]:
-    """Run or join the embedded server with the schema installed, and yield its DSN.
-
-    Processes started inside find it in AWA_POOL_DSN, so that a `Client()` in a handler meets the same queue.
-    """
-    from awa_pool import embedded
-
-    with embedded.server(data_dir) as dsn:
-        _install_schema(dsn, schema)
-        before = os.environ.get("AWA_POOL_DSN")
-        os.environ["AWA_POOL_DSN"] = dsn
-        try:
-            yield dsn
-        finally:
-            if before is None:
-                del os.environ["AWA_POOL_DSN"]
-            else:
-                os.environ["AWA_POOL_DSN"] = before
-
-
-def _install_schema(dsn: str, schema: str) -> None:
-    """Migrate if need be: a second command must not renew functions under a pool that runs."""
-    from awa_pool.store.connection import connect
-    from awa_pool.store.migrate import migrate
-
-    try:
-        connect(dsn, schema, "cli").close()
-    except SchemaMismatch:
-        migrate(dsn, schema)
 
 
 def at_a_terminal() -> bool:

@@ -54,6 +54,13 @@ def target(dsn: str, role: str = "client") -> Target:
     return Target(make_conninfo("", **settings), secrets)
 
 
+def shown_address(dsn: str) -> str:
+    """Return where a DSN leads, as another program may be given it, without what is secret: `host=… port=… user=… dbname=…`."""
+    given = conninfo_to_dict(dsn)
+    names = ("service", "host", "hostaddr", "port", "user", "dbname")
+    return make_conninfo("", **{name: given[name] for name in names if given.get(name)})
+
+
 def connect(
     dsn: str,
     schema: str = "awa_pool",

@@ -13,6 +13,7 @@ from awa_pool.config import PoolConfig, load
 from awa_pool.errors import ConfigError
 from awa_pool.logs import set_up_logging
 from awa_pool.metrics import Exporter
+from awa_pool.store.connection import shown_address
 
 from .core import Supervisor
 from .events import ExitStatus
@@ -57,7 +58,9 @@ def run_maintenance(config: PoolConfig) -> int:
 def _supervise(config: PoolConfig, app: App, workers: int, observer: Observer | None = None) -> int:
     set_up_logging("supervisor", config.log_level, config.log_format)
     if config.dsn is None:
-        raise ConfigError("no database given: write --dsn, set AWA_POOL_DSN, or give the Client one")
+        raise ConfigError(
+            "no database given: write --dsn (dsn=), set AWA_POOL_DSN, give the Client one, or use --embedded (embedded=True)"
+        )
     if (warning := faults.warning()) is not None:
         _log.warning("%s", warning)
     check_descriptors(workers)
@@ -76,7 +79,8 @@ def _supervise(config: PoolConfig, app: App, workers: int, observer: Observer | 
 def run_client(client: Any, **options: Any) -> int:
     """Run a pool for the tasks of `client` (`client.run(workers=4, drain=True)`); returns the exit status.
 
-    `options` are `PoolConfig` fields; pyproject.toml and AWA_POOL_* count too. Errors: ConfigError.
+    `options` are `PoolConfig` fields; pyproject.toml and AWA_POOL_* count too. With `embedded=True` the embedded server
+    runs, or is joined, for as long as the pool does. Errors: ConfigError; EmbeddedError.
     """
     from awa_pool.worker.app import pack_app
     from awa_pool.worker.guard import check_may_run
@@ -85,9 +89,15 @@ def run_client(client: Any, **options: Any) -> int:
     given = {"dsn": getattr(client, "dsn", None), "schema": getattr(client, "schema", None)} | options
     environ = {name: value for name, value in os.environ.items() if name != "AWA_POOL_APP"}
     config, _ = load(given, environ=environ, start=Path.cwd(), in_python=True)
-    if config.dsn is None and environ.get("DATABASE_URL"):
-        config = dataclasses.replace(config, dsn=environ["DATABASE_URL"])
-    return run_pool(config, App(blob=pack_app(client)))
+    app = App(blob=pack_app(client))
+    if not config.embedded:
+        if config.dsn is None and environ.get("DATABASE_URL"):
+            config = dataclasses.replace(config, dsn=environ["DATABASE_URL"])
+        return run_pool(config, app)
+    from awa_pool.embedded.migrated import migrated_server
+
+    with migrated_server(config.data_dir, config.schema) as dsn:
+        return run_pool(dataclasses.replace(config, dsn=dsn, embedded=False), app)
 
 
 def _run(
@@ -122,6 +132,7 @@ def _run(
     _name_this_process(app)
     started = f"{workers} worker{'s' * (workers > 1)} for {app.title}" if workers else app.title
     _log.info("starting %s", started)
+    _log.info("the database is at %s", shown_address(config.dsn or ""))
     try:
         return pool.run()
     finally:

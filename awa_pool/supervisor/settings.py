@@ -53,7 +53,9 @@ def settings_for(
 ) -> dict[str, Any]:
     """Return the settings of one child. Workers run user code: they get the app, and the address for its own Client."""
     if config.dsn is None:
-        raise ConfigError("no database given: write --dsn, set AWA_POOL_DSN, or give the Client one")
+        raise ConfigError(
+            "no database given: write --dsn (dsn=), set AWA_POOL_DSN, give the Client one, or use --embedded (embedded=True)"
+        )
     settings: dict[str, Any] = {
         "role": role,
         "incarnation": incarnation,

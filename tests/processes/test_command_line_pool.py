@@ -201,6 +201,20 @@ def test_the_embedded_server_is_shared_with_a_second_command_and_stops_with_the_
     assert not (home / "server" / "data" / "postmaster.pid").exists()
 
 
+def test_a_script_runs_its_pool_on_the_embedded_server_and_the_log_names_where_it_is(home: Path) -> None:
+    (home / "script.py").write_text(
+        APP + "if __name__ == '__main__':\n"
+        "    raise SystemExit(client.run(embedded=True, data_dir='server', workers=1, drain=True))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=home, env=environment(), capture_output=True, text=True, timeout=90, check=False
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    address = f"host={home.resolve()}/server/socket port=5432 user=awa dbname=postgres"
+    assert f"the database is at {address}" in done.stderr
+    assert not (home / "server" / "data" / "postmaster.pid").exists()
+
+
 def test_only_a_person_at_a_terminal_gets_the_embedded_server_unasked(home: Path) -> None:
     refused = run("sums:client", "--drain", cwd=home, AWA_POOL_DATA_DIR=str(home / "server"))
     assert refused.returncode == 2 and "no database given" in refused.stderr
