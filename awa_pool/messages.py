@@ -409,11 +409,12 @@ class Worn(Message):
 class Idle(Message):
     """Dispatcher, under --drain: nothing available or running is left; `later` wait for their time or are paused.
 
-    `unknown`: of its queues, those that no job and no setting has named.
+    `unknown`: of its queues, those that no job and no setting has named. `parked`: jobs that wait for an answer.
     """
 
     later: int
     unknown: list[Any] = field(default_factory=list)
+    parked: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,4 +210,4 @@ class Claiming:
         if event is None or self._said_idle or event.available or event.running or self._desk.books.jobs:
             return
         self._said_idle = True
-        self._desk.out.append(ToSupervisor(Idle(event.later, list(event.unknown))))
+        self._desk.out.append(ToSupervisor(Idle(event.later, list(event.unknown), event.parked)))

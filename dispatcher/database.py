@@ -74,7 +74,7 @@ class Database:
             case StoreAnswered(ReadOpenAttempts(), (rows, _)):
                 return OpenAttemptsRead(rows)
             case StoreAnswered(ReadWorkLeft(), ((left, unknown), _)):
-                return WorkLeftRead(left.available, left.running, left.later, unknown)
+                return WorkLeftRead(left.available, left.running, left.later, unknown, left.parked)
             case StoreWithdrawn():
                 return ClaimWithdrawn()
             case StoreFailed(token, error):

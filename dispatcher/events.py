@@ -167,6 +167,7 @@ class WorkLeftRead:
     later: int
     unknown: Sequence[str] = ()
     """Queues that no job and no setting has named; looked for when nothing is available or running."""
+    parked: int = 0
 
 
 @dataclass(frozen=True, slots=True)

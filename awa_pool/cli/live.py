@@ -114,7 +114,7 @@ def _workers(workers: tuple[WorkerView, ...], phase: str) -> Table:
 
 def _queues(queues: tuple[QueueView, ...]) -> Table:
     made = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("queue", "available", "running", "later", "dead", "oldest"):
+    for name in ("queue", "available", "running", "waiting", "later", "dead", "oldest"):
         left = name == "queue"
         made.add_column(name, justify="left" if left else "right", no_wrap=True, min_width=24 if left else 9)
     for queue in queues:
@@ -122,6 +122,7 @@ def _queues(queues: tuple[QueueView, ...]) -> Table:
             Text(render.plain(queue.queue) + (" (paused)" if queue.paused else "")),
             f"{queue.available:,}",
             f"{queue.running:,}",
+            f"{queue.waiting:,}",
             f"{queue.scheduled + queue.retryable:,}",
             Text(f"{queue.dead:,}", style="red" if queue.dead else ""),
             render.span(queue.oldest_available_s),

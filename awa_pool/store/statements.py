@@ -100,6 +100,7 @@ class WorkLeft(NamedTuple):
     available: int
     running: int
     later: int
+    parked: int  # wait for an answer, with no handler alive
 
 
 class QueueStats(NamedTuple):

@@ -246,8 +246,9 @@ class Supervisor:
                 child.fatal = reason
             case Drained():
                 child.drained = True
-            case Idle(later=later, unknown=unknown) if self.stopping is None:
+            case Idle(later=later, unknown=unknown, parked=parked) if self.stopping is None:
                 wait = f"; {later} wait for their time or in paused queues" if later else ""
+                wait += f"; {parked} wait for the answer to a callback" if parked else ""
                 return [
                     *(
                         Log("warning", f"no job and no setting knows the queue {name!r}: is it misspelt?")

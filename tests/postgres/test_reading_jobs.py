@@ -69,8 +69,8 @@ def test_lists_and_counts_tell_every_state_of_every_queue(queue: Queue) -> None:
     assert depths == {name: (1, 1, 0, 1, 1, 1) for name in made}
     viewed = queue.rows("select queue, state, count(*) from awa_pool.jobs group by 1, 2")
     assert sorted(viewed) == sorted((name, state, 1) for name in made for state in STATES)
-    assert queue.rows("select * from awa_pool.work_left(array['a'])") == [(1, 1, 2)]
-    assert queue.rows("select * from awa_pool.work_left(array['a', 'b', 'a', 'none'])") == [(2, 2, 4)]
+    assert queue.rows("select * from awa_pool.work_left(array['a'])") == [(1, 1, 2, 0)]
+    assert queue.rows("select * from awa_pool.work_left(array['a', 'b', 'a', 'none'])") == [(2, 2, 4, 0)]
 
 
 def test_moved_and_returned_jobs_are_listed_and_counted(queue: Queue) -> None:
@@ -80,7 +80,7 @@ def test_moved_and_returned_jobs_are_listed_and_counted(queue: Queue) -> None:
     assert _listed(queue, "running") == [moved.job_id]
     assert _listed(queue, "available") == [returned.job_id]
     assert queue.rows("select available, running from awa_pool.queue_stats()") == [(1, 1)]
-    assert queue.rows("select * from awa_pool.work_left(array['default'])") == [(1, 1, 0)]
+    assert queue.rows("select * from awa_pool.work_left(array['default'])") == [(1, 1, 0, 0)]
     queue.finish(moved.ended("completed"))
     assert _listed(queue, "completed") == [moved.job_id]
     assert queue.one("select completed from awa_pool.queue_stats()") == 1
@@ -104,8 +104,8 @@ def test_a_paused_queue_holds_up_no_drain(queue: Queue) -> None:
     queue.claim(1)
     queue.enqueue(queue="other")
     queue.rows("select awa_pool.pause_queue('default')")
-    assert queue.rows("select * from awa_pool.work_left(array['default'])") == [(0, 1, 2)]
-    assert queue.rows("select * from awa_pool.work_left(array['default', 'other'])") == [(1, 1, 2)]
+    assert queue.rows("select * from awa_pool.work_left(array['default'])") == [(0, 1, 2, 0)]
+    assert queue.rows("select * from awa_pool.work_left(array['default', 'other'])") == [(1, 1, 2, 0)]
 
 
 def test_a_paused_queue_and_the_age_of_its_oldest_job_are_told(queue: Queue) -> None:
@@ -141,8 +141,8 @@ def test_lists_of_an_empty_queue_are_empty(queue: Queue) -> None:
 def test_counts_of_an_empty_queue_are_empty(queue: Queue) -> None:
     assert queue.rows("select * from awa_pool.queue_stats()") == []
     assert queue.rows("select * from awa_pool.queue_depths()") == []
-    assert queue.rows("select * from awa_pool.work_left(array['default'])") == [(0, 0, 0)]
-    assert queue.rows("select * from awa_pool.work_left('{}')") == [(0, 0, 0)]
+    assert queue.rows("select * from awa_pool.work_left(array['default'])") == [(0, 0, 0, 0)]
+    assert queue.rows("select * from awa_pool.work_left('{}')") == [(0, 0, 0, 0)]
 
 
 def test_a_list_over_ids_near_the_end_of_64_bits_works(queue: Queue) -> None:

@@ -138,7 +138,7 @@ def test_the_store_claims_and_completes_what_a_client_put_in(dsn):
         f'"job_id":{ids[4]},"run_lease":1,"outcome":"fail","error":{{"error":"x","type":"E"}}}}]'
     )
     assert store.finish(item.encode()) == [do.Finished(0, "done", "failed")]
-    assert store.work_left(["default"]) == do.WorkLeft(0, 0, 0)
+    assert store.work_left(["default"]) == do.WorkLeft(0, 0, 0, 0)
     assert store.promote(10).promoted == 0
     assert store.rescue_stale(30.0, 10) == []
     assert store.lead("maintenance", runtime, 10.0)

@@ -32,7 +32,7 @@ def snapshot(workers: int) -> PoolSnapshot:
         ),
         queues=(
             QueueView(
-                queue="mail", available=5000, running=2, scheduled=1, retryable=2, dead=3, oldest_available_s=3.0, paused=True
+                queue="mail", available=5000, running=2, waiting=77, scheduled=1, retryable=2, dead=3, oldest_available_s=3.0, paused=True
             ),
         ),
         ended={"completed": 42, "lost": 0},
@@ -57,7 +57,11 @@ def test_each_worker_has_a_line_with_state_kind_jobs_and_memory() -> None:
     assert all(word in lines[0] for word in ("1001", "busy", "render", "2.5s", "1,234", "40 MiB"))
     for wanted in ("shop.jobs:client", "1,2", "jobs/s", "7 in flight", "42 completed", "2 restarts"):
         assert wanted in text
-    assert "mail (paused)" in text and "5,000" in text
+    heads, mail = (line.split() for line in text.splitlines() if "available" in line or "mail" in line)
+    assert dict(zip(heads[1:], mail[2:], strict=True)) == {
+        "available": "5,000", "running": "2", "waiting": "77", "later": "3", "dead": "3", "oldest": "3.0s",
+    }  # fmt: skip
+    assert "mail (paused)" in text
 
 
 def test_more_workers_than_lines_are_counted_instead() -> None:

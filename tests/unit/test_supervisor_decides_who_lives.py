@@ -310,8 +310,9 @@ def test_the_dispatcher_gives_jobs_back_only_after_their_workers_were_cut() -> N
 def test_an_idle_dispatcher_ends_a_draining_pool() -> None:
     rig = Rig(workers=1)
     rig.all_ready()
-    out = rig.says(rig.child("dispatcher"), Idle(3))
-    assert any(isinstance(c, ev.Log) and "3 wait for their time" in c.text for c in out)
+    out = rig.says(rig.child("dispatcher"), Idle(3, parked=1))
+    (line,) = [c.text for c in out if isinstance(c, ev.Log) and "drained" in c.text]
+    assert "3 wait for their time" in line and "1 wait for the answer to a callback" in line
     assert not any(isinstance(c, ev.Log) and c.level == "warning" for c in out)
     assert rig.child("worker", 1).incarnation in told(out, Stop)
 
