@@ -54,6 +54,11 @@ class CallbackToken:
         self.rules = rules or {}
 
     @property
+    def registered(self) -> bool:
+        """Whether it has an id: not so before an async handler has awaited it."""
+        return bool(self._text)
+
+    @property
     def id(self) -> str:
         """The callback's id, a UUID as text: a secret, for whoever has it can answer. Errors: ValidationError before it is registered."""
         self._check()

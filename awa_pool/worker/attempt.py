@@ -26,11 +26,13 @@ if TYPE_CHECKING:  # loaded by the first handler that completes its job, or stag
 class Attempt(Job[Any]):
     """A job with what a worker has to remember of it while it runs."""
 
-    __slots__ = ("_began_s", "_completion", "_piece", "_seat", "_told", "_wait")
+    __slots__ = ("_began_s", "_completion", "_left", "_piece", "_seat", "_told", "_wait")
     _began_s: float
     """Set where the kind has hooks."""
     _completion: Completion
     """Set by the first use of `completing`."""
+    _left: CallbackToken | None
+    """The callback that its handler registered last, until it waits for one."""
     _piece: Piece | None
     """The piece that it is of; None once it is settled."""
     _seat: Seat
@@ -92,10 +94,12 @@ def job_type_of(
             task = self._registry.tasks.get(self.kind)
             if task is not None and task.is_async:
                 registering = partial(self._registering, timeout_s, rules)
-                return CallbackToken(attempt, timeout_s, registering=registering, rules=rules)
+                self._left = CallbackToken(attempt, timeout_s, registering=registering, rules=rules)
+                return self._left
             registered = registrar.register(self, timeout_s, rules)
             self._note(registered)
-            return CallbackToken(attempt, timeout_s, registered, rules=rules)
+            self._left = CallbackToken(attempt, timeout_s, registered, rules=rules)
+            return self._left
 
         async def _registering(self, timeout_s: float, rules: Rules) -> Registered:
             assert self._registrar is not None
@@ -109,6 +113,7 @@ def job_type_of(
                 return super().wait_for_callback(token)
             from .waiting import wait, wait_async
 
+            self._left = None
             task = self._registry.tasks.get(self.kind)
             if task is not None and task.is_async:
                 return wait_async(registrar, self, token)

@@ -26,6 +26,7 @@ from .reporting import Reporter
 if TYPE_CHECKING:  # loaded by the first attempt that has follow-ups
     from awa_pool.follow_ups import Sealed
     from awa_pool.hooks import JobEvent
+    from awa_pool.tokens import CallbackToken
 
     from .failing import Failures
     from .registering import Registrar
@@ -39,6 +40,16 @@ def leave_out_our_frame(raised: BaseException) -> None:
     with contextlib.suppress(BaseException):
         if raised.__traceback__ is not None:
             raised.__traceback__ = raised.__traceback__.tb_next
+
+
+def left_behind(token: CallbackToken) -> str:
+    """Say what became of a callback that a handler registered, and then neither waited for nor returned."""
+    if not token.registered:
+        return "`job.register_callback(…)` was not awaited: nothing was registered, and nobody can answer"
+    return (
+        f"its handler neither waited for its callback #{token.number} nor returned WaitForCallback(token): an answer to it "
+        "finds nobody; is a `return` missing?"
+    )
 
 
 class Endings:
@@ -86,6 +97,8 @@ class Endings:
         """Kind -> type of a value that its handlers return and nobody keeps; the supervisor tells it once for all."""
         self.follow_ups_dropped = 0
         """Staged by attempts that parked instead of completing."""
+        self._told_of: set[str] = set()
+        """Kinds whose handlers have left a callback behind: said once."""
 
     def of_handler(
         self, task: Task, attempt: int, result: object, raised: BaseException | None, *, late: bool = False
@@ -187,6 +200,8 @@ class Endings:
                 piece.owned.append(index)
         if ending.token is not None:
             ending = self._checked_park(job, task, ending)
+        elif (token := getattr(job, "_left", None)) is not None:
+            self._note_left(job, token, ending)
         if (staging := job._staging) is not None:
             staged = staging.close()
             if ending.outcome is not Outcome.COMPLETED:
@@ -236,6 +251,15 @@ class Endings:
             "job %s, kind %s, waits for a callback: the %s follow-ups that it had staged are dropped",
             job.id, job.kind, count,
         )  # fmt: skip
+
+    def _note_left(self, job: Job[Any], token: CallbackToken, ending: Ending) -> None:
+        """Say once for a kind that an answer will find nobody: most likely a word was forgotten."""
+        if ending.outcome is not Outcome.COMPLETED or job.kind in self._told_of:
+            return
+        self._told_of.add(job.kind)
+        _log.warning(
+            "job %s, kind %s, is completed, but %s (said once)", job.id, job.kind, left_behind(token)
+        )
 
     def _last_word(self, job: Job[Any]) -> dict[str, Any] | None:
         """Return what the attempt has said of its progress, if anything, and take it off the reporter's list."""

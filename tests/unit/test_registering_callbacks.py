@@ -47,12 +47,13 @@ from awa_pool.finalizer.reading import read_results
 from awa_pool.finalizer.retry import GATHER_S
 from awa_pool.job import Job
 from awa_pool.messages import AttemptsEnded, CallbackRegistered, RegisterCallback
-from awa_pool.outcomes import Ending, resolve_outcome
+from awa_pool.outcomes import COMPLETED, Ending, resolve_outcome
 from awa_pool.states import Outcome
 from awa_pool.testing import HandlerJob
 from awa_pool.wire import Router, wait_for_mail
 from awa_pool.worker import registering
 from awa_pool.worker.attempt import job_type_of
+from awa_pool.worker.endings import Endings
 from awa_pool.worker.events import Piece
 from awa_pool.worker.limits import Alarm
 from awa_pool.worker.registering import Registrar
@@ -211,9 +212,9 @@ class World:
         self.registrar = Registrar({"finalizer_path": f"{folder}/f", "worker": 1, "incarnation": "i1"})
         self.cancelled = False
 
-    def job(self, *, running: bool = True) -> Any:
+    def job(self, kind: str = "ask", *, running: bool = True) -> Any:
         made = job_type_of(client.registry, None, self.registrar)(
-            Ask(), 9, "ask", run_lease=4, is_cancelled=lambda: self.cancelled
+            Ask(), 9, kind, run_lease=4, is_cancelled=lambda: self.cancelled
         )
         made._piece = (
             Piece("default", 2, 3, 11, -11, [5], [[9, "ask", {}, 1, 4, 25, None]], 0) if running else None
@@ -270,6 +271,53 @@ def test_a_sync_handler_gets_its_token_once_it_is_committed(world: World) -> Non
     assert (message.job_id, message.run_lease, message.timeout_s) == (9, 4, 60.0)
     token = back()
     assert (token.id, token.number, token.attempt) == (message.callback_id, 2, (9, 4))
+
+
+@client.task(Letter)
+async def letter(job: Job[Letter]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [("ask", "neither waited for its callback #2 nor returned"), ("letter", "was not awaited: nothing was registered")],
+)  # fmt: skip
+def test_a_callback_that_a_completed_handler_has_left_is_told_once_for_its_kind(
+    world: World, caplog: pytest.LogCaptureFixture, kind: str, told: str
+) -> None:
+    endings = Endings(client.registry, "app", Random(1), registrar=world.registrar)
+    task = client.registry.tasks[kind]
+    for ending in (Ending(Outcome.SNOOZE, 1.0), COMPLETED, COMPLETED):
+        job = world.job(kind)
+        piece = job._piece
+        if kind == "ask":
+            back = in_thread(lambda job=job: job.register_callback(60))  # type: ignore[misc]
+            world.answer("done", 2)
+            back()
+        else:
+            job.register_callback(60)
+        endings.settle(piece, 0, job, task, ending)
+        assert len(caplog.records) == (ending is COMPLETED)
+    assert told in caplog.text and f"kind {kind}" in caplog.text
+
+
+def test_a_callback_that_was_waited_for_or_returned_is_not_told_of(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    endings = Endings(client.registry, "app", Random(1), registrar=world.registrar)
+    task = client.registry.tasks["ask"]
+    for how in ("returned", "waited"):
+        job = world.job()
+        piece = job._piece
+        back = in_thread(lambda job=job: job.register_callback(60))  # type: ignore[misc]
+        world.answer("done", 1)
+        token = back()
+        ending = Ending(Outcome.PARK, token=token)
+        if how == "waited":
+            with pytest.raises(TransitionRefused):  # it is not declared to wait; that it tried is what counts
+                job.wait_for_callback(token)
+            ending = COMPLETED
+        endings.settle(piece, 0, job, task, ending)
+    assert caplog.records == []
 
 
 def test_what_is_not_answered_is_said_again_with_the_same_id(world: World) -> None:
