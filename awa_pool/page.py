@@ -178,18 +178,8 @@ class LanePage:
     def release_piece(self, row: int) -> None:
         """Free a row: everything of that piece is committed, or was never started."""
         self._version += 1
-        _ROW.pack_into(
-            self.buffer,
-            (self._journal + row * _ROW_WORDS) * 8,
-            self._version,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            self._version,
-        )
+        at = (self._journal + row * _ROW_WORDS) * 8
+        _ROW.pack_into(self.buffer, at, self._version, 0, 0, 0, 0, 0, 0, self._version)
         self._free.append(row)
 
     def started_word(self, row: int) -> int:
