@@ -82,6 +82,7 @@ def callbacks(
         "log_level": log_level, "log_format": log_format,
     }  # fmt: skip
     config, _ = load(given, environ=os.environ, start=Path.cwd())
+    set_up_logging("callbacks", config.log_level, config.log_format)
     number = _port(port)
     secrets = found_secrets(secret_file, os.environ)
     _check_signing(secrets, allow_unsigned, host)
@@ -95,7 +96,6 @@ def callbacks(
             problem.path, "--prefix"
         )
         raise ConfigError(f"{flag}: {str(problem).partition(': ')[2]}") from None
-    set_up_logging("callbacks", config.log_level, config.log_format)
     with with_database(config) as settled, listening_socket(host, number) as listening:
         assert settled.dsn is not None
         return serve(settled.dsn, settled.schema, _registry(settled), options, listening)

@@ -36,7 +36,7 @@ class Reply(NamedTuple):
     @property
     def body(self) -> bytes:
         """The document as it is sent."""
-        return json.dumps(self.document).encode() + b"\n"
+        return json.dumps(self.document, ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
 
 
 class Refused(Exception):

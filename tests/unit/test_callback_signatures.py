@@ -16,7 +16,7 @@ from awa_pool import AsyncClient, Client, ConfigError, ValidationError
 from awa_pool.receiver import SIGNATURE_HEADER, asgi_app, build_callback_url, sign, verify
 from awa_pool.receiver.keys import found_secrets
 from awa_pool.receiver.reading import Room, Shelf
-from awa_pool.receiver.replies import Refused
+from awa_pool.receiver.replies import Refused, refusal
 
 ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 SECRET, OTHER = "k" * 32, "o" * 64
@@ -93,6 +93,21 @@ def test_secrets_are_found_in_a_file_before_the_variable(tmp_path: Path) -> None
         found_secrets(str(file), {})
     with pytest.raises(ConfigError, match="Is a directory"):
         found_secrets(str(tmp_path), {})
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, False), (0o644, True), (0o660, True)])
+def test_a_file_of_secrets_that_others_can_read_or_change_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int, warned: bool
+) -> None:
+    file = tmp_path / "f"
+    file.write_text(SECRET)
+    file.chmod(mode)
+    assert found_secrets(str(file), {}) == (SECRET,)
+    assert (f"`chmod o-rwx,g-w {file}`" in caplog.text) is warned and SECRET not in caplog.text
+
+
+def test_replies_are_written_as_they_read() -> None:
+    assert refusal(404, "POST to …/ID, \udc80").body == '{"error": "POST to …/ID, \\udc80"}\n'.encode()
 
 
 def test_an_app_is_not_made_where_anybody_could_answer() -> None:
