@@ -12,7 +12,7 @@ from rich.table import Table
 
 from awa_pool.errors import ConfigError
 
-from . import admin, callbacks, dlq, maintaining, migrating, queues, rebasing
+from . import admin, callbacks, dlq, enqueuing, maintaining, migrating, queues, rebasing
 from .demo import demo
 from .entry import OK, STATUSES
 from .pool import pool
@@ -35,6 +35,7 @@ _NAMED: dict[str, Callable[..., Any]] = {
     "rebase": rebasing.rebase,
     "maintain": maintaining.maintain,
     "callbacks": callbacks.callbacks,
+    "enqueue": enqueuing.enqueue,
     "status": admin.status,
     "jobs": admin.list_jobs,
     "job": admin.show_job,

@@ -115,7 +115,7 @@ def retry(
 ) -> int:  # fmt: skip
     """Give dead jobs all their attempts again: by number, by a filter, or --all of them."""
     chosen = _filter(bulk_filter, ids, kind, queue, tag, reason, after, before, every)
-    due = None if run_at is None else gate.checked_run_at(_instant(run_at, "--run-at", ahead=True))
+    due = None if run_at is None else gate.checked_run_at(instant(run_at, "--run-at", ahead=True))
     change: dict[str, Any] = {
         "run_at": due,
         "priority": None if priority is None else gate.checked_priority(priority),
@@ -181,8 +181,8 @@ def _filter(
     try:
         return make(
             ids or None, kind=kind, queue=queue, tag=tag, reason=reason,
-            after=None if after is None else _instant(after, "--after"),
-            before=None if before is None else _instant(before, "--before"), **more,
+            after=None if after is None else instant(after, "--after"),
+            before=None if before is None else instant(before, "--before"), **more,
         )  # fmt: skip
     except ValidationError as error:
         if error.path == "filter":
@@ -194,7 +194,7 @@ def _filter(
         raise
 
 
-def _instant(text: str, flag: str, *, ahead: bool = False) -> datetime:
+def instant(text: str, flag: str, *, ahead: bool = False) -> datetime:
     """Read `2026-01-31T12:00Z`, or a duration: an age, or with `ahead` a time from now."""
     try:
         at = datetime.fromisoformat(text.strip())
@@ -216,7 +216,7 @@ def _cursor(text: str) -> tuple[datetime, int]:
     at, comma, job_id = text.rpartition(",")
     if not comma or not job_id.isdecimal() or not 0 < int(job_id) < 2**63:
         raise ConfigError(f"--cursor: {text[:80]!r} is not possible; copy it from the end of the page before")
-    return _instant(at, "--cursor"), int(job_id)
+    return instant(at, "--cursor"), int(job_id)
 
 
 # --- asking ------------------------------------------------------------------------------------------------------

@@ -69,6 +69,24 @@ def test_a_drain_of_a_queue_that_nothing_knows_asks_whether_it_is_misspelt(dsn: 
     assert "'sums'" not in done.stderr
 
 
+def test_a_job_gets_in_from_a_shell_as_its_task_says(dsn: str, folder: Path) -> None:
+    more = ("--priority", "1", "--max-attempts", "3", "--run-at", "10m", "--json")
+    done = run("enqueue", "sums:client", "add", '{"n": 7}', *more, cwd=folder, AWA_POOL_DSN=dsn)
+    assert done.returncode == 0, done.stderr
+    with Client(dsn) as client:
+        row = client.get_job(json.loads(done.stdout)["id"])
+        assert row is not None and row.args == {"n": 7}
+        assert (row.queue, row.priority, row.max_attempts, row.state) == ("sums", 1, 3, "scheduled")
+    for words, told in (
+        (("sums:client", "ad", "{}"), "no task of kind 'ad'; did you mean 'add'?"),
+        (("sums:client", "add", '{"n": "x"}'), "ARGS: args.n"),
+        (("sums:client", "add", "n=7"), "ARGS: no JSON"),
+        (("sums", "add", "{}"), "'sums' is not an app"),
+    ):
+        done = run("enqueue", *words, cwd=folder, AWA_POOL_DSN=dsn)
+        assert done.returncode == 2 and told in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
 def test_on_a_terminal_the_prints_stand_above_a_line_per_worker(dsn: str, folder: Path) -> None:
     ids = enqueue(dsn, 20)
     shown = on_terminal("sums:client", "--workers", "2", cwd=folder, AWA_POOL_DSN=dsn)
