@@ -35,6 +35,7 @@ class Claiming:
         self._nothing: set[str] = set()  # queues that gave nothing when last asked, and nobody notified since
         self._asked: Claim | None = None
         self._asked_left = False
+        self._left_refused = False
         self._said_idle = False
         self._looked_again = False
         self._request = 0
@@ -204,10 +205,16 @@ class Claiming:
             self._asked_left = True
             desk.out.append(ReadWorkLeft([name for name, _ in desk.settings.queues]))
 
-    def work_left(self, event: WorkLeftRead | None) -> None:
-        """Under --drain: say once that nothing is left."""
+    def work_left(self, event: WorkLeftRead | StoreSaysNo) -> None:
+        """Under --drain: say once that nothing is left, and once that the database refuses to tell: the pool would not end."""
         self._asked_left = False
-        if event is None or self._said_idle or event.available or event.running or self._desk.books.jobs:
+        if isinstance(event, StoreSaysNo):
+            if event.trouble is Trouble.REFUSED and not self._left_refused:
+                self._left_refused = True
+                self._desk.note(logging.ERROR, notes.STORE_REFUSED, question=event.what, error=event.error)
+            return
+        self._left_refused = False
+        if self._said_idle or event.available or event.running or self._desk.books.jobs:
             return
         self._said_idle = True
         self._desk.out.append(ToSupervisor(Idle(event.later, list(event.unknown), event.parked)))

@@ -349,7 +349,7 @@ class Dispatcher:
                 self.claiming.store_lost(event.what, event.error, away=event.trouble is Trouble.AWAY)
                 self.audit.failed()
             case "work_left":
-                self.claiming.work_left(None)
+                self.claiming.work_left(event)
 
     # --- timers --------------------------------------------------------------------------------------------
 

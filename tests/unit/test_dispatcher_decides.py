@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 from dispatcher_world import FakeLane, World
 
 from awa_pool.dispatcher.claims import FIRST_CLAIM
 from awa_pool.dispatcher.events import Claim, FinalizerSaid, Heard, Notified, Settings
 from awa_pool.dispatcher.lanes import BUFFER_S, REFILL_S
+from awa_pool.dispatcher.notes import STORE_REFUSED
 from awa_pool.dispatcher.pacing import LONGEST_NAP_S, KindPace, Pacing, Poll
-from awa_pool.events import StoreIsBack, StoreLost, SupervisorSaid
+from awa_pool.events import StoreIsBack, StoreLost, StoreSaysNo, SupervisorSaid, Trouble
 from awa_pool.messages import (
     ActorReplaced,
     AttemptsClosed,
@@ -326,6 +329,15 @@ def test_under_drain_idle_is_said_once_when_nothing_is_left():
         world.tick(0.5)
         run(world)
     assert [message for message in world.supervisor if isinstance(message, Idle)] == [Idle(0)]
+
+
+def test_a_drain_that_the_database_refuses_to_tell_about_says_so_once() -> None:
+    world = ready_world(0, drain=True)
+    for _ in range(3):
+        world.step(StoreSaysNo("work_left", Trouble.REFUSED, "no such column"))
+    world.step(StoreSaysNo("work_left", Trouble.AWAY, "gone"))
+    (told,) = [note for note in world.notes if note.event == STORE_REFUSED]
+    assert told.level == logging.ERROR and told.fields == {"question": "work_left", "error": "no such column"}
 
 
 def away_while_claiming(**settings: object) -> World:
