@@ -26,6 +26,7 @@ JITTER = 0.25
 DEADLINE_EXCEEDED = "deadline_exceeded"
 """`reason` in the error of an attempt that ended because its deadline had passed."""
 
+_PLAIN_MODULES = ("builtins", "awa_pool.errors")  # whose classes go by their bare names
 ERROR_TEXT_BYTES = 4096  # of one error record: message, type and traceback together
 _MESSAGE_BYTES = 2048
 _TYPE_CHARS = 200
@@ -244,7 +245,9 @@ def _message(raised: BaseException) -> str:
 def _type_name(value: object) -> str:
     def name() -> str:
         cls = type(value)
-        return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+        return (
+            cls.__qualname__ if cls.__module__ in _PLAIN_MODULES else f"{cls.__module__}.{cls.__qualname__}"
+        )
 
     return _safe(name)
 

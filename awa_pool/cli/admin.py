@@ -30,6 +30,7 @@ from .database import with_database
 from .options import App, DataDir, Dsn, Embedded, Json, Schema
 
 MOST_ID = 2**63 - 1
+NOTE_CHARS = 120  # of an error or of progress, in a table
 ESTIMATED_FROM = 10_000  # below that every count is exact, see sql/functions/queue_stats.sql
 STATE_STYLES = {"failed": "red", "cancelled": "yellow", "retryable": "yellow", "running": "green"}
 
@@ -151,6 +152,8 @@ def list_jobs(
     ]  # fmt: skip
     columns = ("id", "kind", "queue", "state", "attempt", "due", "last error or progress")
     render.console().print(render.table("", columns, cells, right=("id", "attempt")))
+    if any(str(row[-1] or "").endswith("…") for row in cells):
+        print("…: awa-pool job ID shows all of it")
     if len(rows) == limit:
         print(f"There may be more: --before {rows[-1].id}")
 
@@ -221,15 +224,14 @@ def _state(row: JobRow) -> Text:
 def _note(row: JobRow) -> str | None:
     """Return what there is to say of a job in a table: how far it is while it runs, else what went wrong last."""
     if row.state == "running" and row.progress is not None:
-        return progress_text(row.progress)[:120]
+        return render.shortened(progress_text(row.progress), NOTE_CHARS)
     return _last_error(row.errors) or row.reason
 
 
 def _last_error(errors: list[dict[str, Any]]) -> str:
     if not errors:
         return ""
-    lines = _error_line(max(errors, key=_attempt)).splitlines()
-    return lines[0][:120] if lines else ""
+    return render.shortened(_error_line(max(errors, key=_attempt)), NOTE_CHARS)
 
 
 def _attempt(error: dict[str, Any]) -> int:

@@ -277,7 +277,7 @@ def _carry_out(store: Store, steps: dead.Steps, result: BulkResult, verb: str, a
         refused = [each._asdict() for each in result.refused]
         render.print_json({"done": result.done, "refused_jobs": result.refused_jobs, "refused": refused})
     else:
-        print(f"{result.done:,} jobs {verb}")
+        print(f"{result.done:,} job{'s' * (result.done != 1)} {verb}")
         for each in result.refused[:SHOWN_REFUSALS]:
             print(f"job {each.job_id} stays: {render.plain(each.why)}")
         if result.refused_jobs > SHOWN_REFUSALS:
@@ -288,7 +288,7 @@ def _carry_out(store: Store, steps: dead.Steps, result: BulkResult, verb: str, a
 def _table(rows: list[DeadJob]) -> Any:
     cells = [
         (r.id, r.kind, r.queue, f"{r.attempt}/{r.max_attempts}", render.moment(r.died_at), r.reason,
-         Text(render.plain(r.error[:100])), r.args_preview[:60] + ("…" if r.args_bytes > 60 else ""))
+         Text(render.shortened(r.error, 100)), r.args_preview[:60] + ("…" if r.args_bytes > 60 else ""))
         for r in rows
     ]  # fmt: skip
     columns = ("id", "kind", "queue", "attempt", "died", "reason", "error", "args")

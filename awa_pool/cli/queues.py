@@ -152,5 +152,6 @@ def _of_a_known_queue(store: Store, act: Any, queue: str, app: str | None) -> No
         names = ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
         hint = f"; did you mean {near[0]!r}?" if near else f" (known: {names or 'none'})"
         raise ConfigError(
-            f"no job, task or setting knows the queue {queue[:80]!r}{hint} To set up a new one: awa-pool queue set"
+            f"no job, task or setting knows the queue {queue[:80]!r}{hint}; "
+            "a new one is set up by: awa-pool queue set NAME"
         ) from None

@@ -30,6 +30,14 @@ def plain(value: object) -> str:
     return visible(text)
 
 
+def shortened(text: str, most: int) -> str:
+    """Return the first line of a text as a harmless one, at most `most` characters; what is left out shows as `…`."""
+    first, _, more = text.strip().partition("\n")
+    if len(first) <= most and not more.strip():
+        return plain(first)
+    return plain(first[: most - 1].rstrip()) + "…"
+
+
 def moment(value: datetime | None, now: datetime | None = None) -> str:
     """Return an instant as UTC with its distance from now: `2026-01-31 12:30:05Z (5m ago)`."""
     if value is None:

@@ -16,6 +16,8 @@ from awa_pool.states import Outcome, State
 
 NO_JOB = "no_job"
 STALE = "stale"
+_REPR_CHARS = 200
+_TOLD = ("reason", "delay_s", "staged", "skipped")
 
 
 class StagedJob(NamedTuple):
@@ -52,7 +54,7 @@ def _staged_job(item: dict[str, Any]) -> StagedJob:
     return StagedJob(**item)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class WorkResult:
     """What became of an attempt. False (as a truth value) when there was no job to work.
 
@@ -76,6 +78,14 @@ class WorkResult:
 
     def __bool__(self) -> bool:
         return self.outcome != NO_JOB
+
+    def __repr__(self) -> str:
+        """Say first what went wrong: failed assertions show the beginning."""
+        text = "" if self.error is None else self.error
+        told = [(f"{self.error_type}: {text}" if self.error_type else text)[:_REPR_CHARS]] if text else []
+        told += [f"{name}={value!r}" for name in _TOLD if (value := getattr(self, name)) not in (None, ())]
+        told += [] if self.job is None else [f"job {self.job.id}, kind {self.job.kind}"]
+        return f"<WorkResult {self.outcome}{': ' if told else ''}{'; '.join(told)}>"
 
     @property
     def is_completed(self) -> bool:

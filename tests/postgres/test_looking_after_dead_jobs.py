@@ -320,11 +320,11 @@ def test_the_shell_lists_shows_retries_purges_and_moves(run: Any, client: Client
     ] == ids[1::-1]
     assert "terminal_error" in run("dlq", "show", str(ids[0]))
     assert "(dead)" in run("jobs", "--state", "failed")
-    assert run("dlq", "retry", str(ids[0]), "--run-at", "1h") == "1 jobs retried\n"
+    assert run("dlq", "retry", str(ids[0]), "--run-at", "1h") == "1 job retried\n"
     assert client.get_job(ids[0]).state == "scheduled"  # type: ignore[union-attr]
     assert "scheduled" in run("dlq", "show", str(ids[0]), status=1)
-    assert run("dlq", "purge", str(ids[1])) == "1 jobs deleted\n"
-    assert run("dlq", "move", str(ids[0]), "--why", "poison") == "1 jobs moved\n"
+    assert run("dlq", "purge", str(ids[1])) == "1 job deleted\n"
+    assert run("dlq", "move", str(ids[0]), "--why", "poison") == "1 job moved\n"
     assert json.loads(run("dlq", "list", "--reason", "poison", "--json"))["id"] == ids[0]
     assert run("dlq", "retry", "--kind", "k", "--after", "1h", "--yes", "--json") == (
         '{"done": 3, "refused_jobs": 0, "refused": []}\n'

@@ -245,7 +245,7 @@ def test_what_a_handler_sets_in_its_context_is_not_seen_by_those_that_start_in_i
 def test_waits_at_the_wrong_place_are_refused(rig: Rig, tmp_path: Path) -> None:
     worker = rig.start(concurrency=4, max_waiting=5)
     bare = rig.run(worker, [ask(1, "ask_bare")])[0]
-    assert (bare[4], bare[6]["type"]) == ("retry", "awa_pool.errors.TransitionRefused")
+    assert (bare[4], bare[6]["type"]) == ("retry", "TransitionRefused")
     assert "waits=True" in bare[6]["error"]
     elsewhere, twice, left = tmp_path / "elsewhere", tmp_path / "twice", tmp_path / "left"
     rig.run(worker, [ask(2, "ask", elsewhere, times=0, then="from another thread")], "async")

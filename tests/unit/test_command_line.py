@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from awa_pool.cli import entry
+from awa_pool.cli import entry, render
 from awa_pool.cli.app_facts import app_dsn, check_app_name
 from awa_pool.cli.commands import COMMANDS
 from awa_pool.errors import ConfigError
@@ -238,3 +238,9 @@ def test_a_stop_signal_that_meets_the_making_of_a_class_ends_the_command_in_orde
     monkeypatch.setattr("awa_pool.cli.commands.run_words", meet)
     assert entry.main(words) == status
     assert capsys.readouterr().err == ""
+
+
+def test_a_text_in_a_table_shows_that_it_was_cut() -> None:
+    assert render.shortened("ValueError: no", 14) == "ValueError: no"
+    assert render.shortened("ValueError: not now", 14) == "ValueError: n…"
+    assert render.shortened("one\ntwo\n", 14) == "one…" and render.shortened("one\n\n", 14) == "one"

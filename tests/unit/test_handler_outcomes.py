@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+import subprocess
 from collections.abc import Callable
 from datetime import timedelta
 from unittest.mock import Mock
 
 import pytest
 
-from awa_pool.errors import DecodeError, TerminalError, ValidationError
+from awa_pool.errors import DecodeError, TerminalError, TransitionRefused, ValidationError
 from awa_pool.job import Job
 from awa_pool.outcomes import (
     BACKOFF_CAP_S,
@@ -23,6 +24,7 @@ from awa_pool.outcomes import (
     Snooze,
     clean_text,
     default_backoff_s,
+    describe_error,
     resolve_outcome,
 )
 from awa_pool.states import Outcome
@@ -216,3 +218,9 @@ def test_a_job_shows_what_its_body_holds():
     assert Job(None, 1, "k", is_cancelled=lambda: True).is_cancelled()
     assert "n" not in repr(job).replace("kind", "")
     assert not hasattr(job, "__dict__")
+
+
+def test_errors_of_this_package_go_by_their_bare_names_and_others_by_their_modules() -> None:
+    assert describe_error(TransitionRefused("no"))["type"] == "TransitionRefused"
+    assert describe_error(ValueError("no"))["type"] == "ValueError"
+    assert describe_error(subprocess.SubprocessError("no"))["type"] == "subprocess.SubprocessError"

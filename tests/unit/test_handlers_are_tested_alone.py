@@ -21,7 +21,7 @@ from awa_pool import (
 )
 from awa_pool.follow_ups import MOST_BYTES, MOST_REQUESTS
 from awa_pool.job import Job
-from awa_pool.testing import HandlerJob, StagedJob
+from awa_pool.testing import HandlerJob, StagedJob, WorkResult
 
 client = Client("host=nowhere")
 
@@ -219,3 +219,12 @@ def test_an_async_handler_inside_a_loop_is_awaited_by_the_test() -> None:
 def test_a_failing_assertion_of_pytest_in_a_stub_fails_the_test() -> None:
     with pytest.raises(pytest.fail.Exception):
         HandlerJob(SignUp("ann")).run(lambda job: pytest.fail("a stub was called"))
+
+
+def test_what_an_assertion_shows_of_a_result_begins_with_the_error() -> None:
+    result = WorkResult(
+        outcome="failed", error="no ink " * 99, error_type="shop.NoInk", job=HandlerJob({}, kind="add", id=7)
+    )
+    assert repr(result).startswith("<WorkResult failed: shop.NoInk: no ink no ink")
+    assert repr(result).endswith("; job 7, kind add>") and len(repr(result)) < 260
+    assert repr(WorkResult(outcome="snoozed", delay_s=3.0)) == "<WorkResult snoozed: delay_s=3.0>"
