@@ -153,6 +153,7 @@ class Completing(AbstractContextManager[Any], AbstractAsyncContextManager[Any]):
                 completion.check()
                 if doors is not None:
                     identity = _identity(doors)
+                    _check_still_open(conn)
                     completion.ran = True
                     _check_completed(self._run("complete_leased", doors, identity))
                     reach("handler.completed")
@@ -182,6 +183,7 @@ class Completing(AbstractContextManager[Any], AbstractAsyncContextManager[Any]):
                 completion.check()
                 if doors is not None:
                     identity = _identity(doors)
+                    _check_still_open(conn)
                     completion.ran = True
                     _check_completed(await self._run_async("complete_leased", doors, identity))
                     reach("handler.completed")
@@ -234,6 +236,15 @@ def _begins(conn: Any) -> bool:
         why = "its transaction has failed: roll it back first" if status == "INERROR" else "it is closed"
         raise ValidationError(why, path="conn")
     return bool(status == "IDLE")
+
+
+def _check_still_open(conn: Any) -> None:
+    """Refuse to complete where the block's transaction was ended by a statement in it. Errors: TransitionRefused."""
+    if conn.info.transaction_status.name == "IDLE":
+        raise TransitionRefused(
+            "the transaction of job.completing was ended within its block, by `commit` or `rollback` as a statement: its rows and "
+            "the completion would not be one; leave the end to the block (to undo it: raise psycopg.Rollback)"
+        )
 
 
 def _in_transaction(conn: Any) -> bool:

@@ -41,6 +41,30 @@ def test_connections_of_other_kinds_are_refused(app: App) -> None:
     assert app.ship(mixed)[1].error_type == "NotCompleted"
 
 
+@pytest.mark.parametrize("within", [False, True])
+@pytest.mark.parametrize("statement", ["commit", "rollback"])
+def test_a_block_whose_transaction_was_ended_by_a_statement_in_it_does_not_complete(
+    app: App, statement: str, within: bool
+) -> None:
+    def handle(job: Job[Ship]) -> None:
+        with psycopg.connect(app.dsn) as conn:
+            if within:
+                conn.execute("select 1")
+            with job.completing(conn):
+                conn.execute("insert into shipped values (7)")
+                conn.execute(statement)  # type: ignore[arg-type]
+
+    _, result = app.ship(handle)
+    assert result.is_retryable and result.error_type == "awa_pool.errors.TransitionRefused"
+    assert "ended within its block" in (result.error or "")
+
+    async def handle_async(job: Job[Ship]) -> None:
+        async with await psycopg.AsyncConnection.connect(app.dsn) as conn, job.completing(conn):
+            await conn.execute(statement)  # type: ignore[arg-type]
+
+    assert app.ship(handle_async)[1].error_type == "awa_pool.errors.TransitionRefused"
+
+
 def test_connections_that_can_do_nothing_are_refused(app: App) -> None:
     def handle(job: Job[Ship]) -> None:
         with psycopg.connect(app.dsn) as conn:
