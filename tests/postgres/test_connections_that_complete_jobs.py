@@ -55,14 +55,14 @@ def test_a_block_whose_transaction_was_ended_by_a_statement_in_it_does_not_compl
                 conn.execute(statement)  # type: ignore[arg-type]
 
     _, result = app.ship(handle)
-    assert result.is_retryable and result.error_type == "awa_pool.errors.TransitionRefused"
+    assert result.is_retryable and result.error_type == "TransitionRefused"
     assert "ended within its block" in (result.error or "")
 
     async def handle_async(job: Job[Ship]) -> None:
         async with await psycopg.AsyncConnection.connect(app.dsn) as conn, job.completing(conn):
             await conn.execute(statement)  # type: ignore[arg-type]
 
-    assert app.ship(handle_async)[1].error_type == "awa_pool.errors.TransitionRefused"
+    assert app.ship(handle_async)[1].error_type == "TransitionRefused"
 
 
 def test_connections_that_can_do_nothing_are_refused(app: App) -> None:
