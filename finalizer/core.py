@@ -83,7 +83,7 @@ PROMPT_S = 0.005
 """Lingering for a lane that has run dry: it sends nothing more, so little would be gathered."""
 LONGEST_NAP_S = 0.05
 """So soon it is noticed that a lane has run dry."""
-NAP_BESIDE_WAITS_S = 0.015
+NAP_BESIDE_WAITS_S = 0.025
 """The same while handlers wait for callbacks: their news lie among what is not read, and they are to go on within 50 ms."""
 FULL_JOBS = 512
 """Waiting jobs that end the lingering."""
