@@ -184,6 +184,7 @@ class RegisterCallback(Message):
     callback_id: str  # the id that it is to have: asking twice registers once
     timeout_s: float
     rules: dict[str, Any] = field(default_factory=dict)  # expressions by the name of their argument
+    over: str = ""  # the callback that its handler has waited for last, and waits for no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,7 @@ class AwaitCallback(Message):
 
 @dataclass(frozen=True, slots=True)
 class ForgetCallback(Message):
-    """Nobody waits for the answer to that `AwaitCallback` any more."""
+    """Nobody waits for the answer to that `AwaitCallback` any more: its attempt runs."""
 
     request: int
 
@@ -359,6 +360,8 @@ class WorkerGone(Message):
     charged: list[Any] = field(default_factory=list)
     """`[[receipt_id, mask, reason], …]`: it was killed for just these attempts; what ran beside them goes back. Empty:
     it died of what it ran."""
+    waiting: list[Any] = field(default_factory=list)
+    """`[[receipt_id, mask], …]`: of those started, what the page showed waiting for callbacks; it did not die of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ class Cause(StrEnum):
     EXHAUSTED = "exhausted"
     WAITED = "waited"  # a handler began to wait for its callback
     PARKED = "parked"  # a handler returned to wait with none alive
+    GIVEN_UP = "given_up"  # by a handler that has waited
     ANSWERED = "answered"  # to a handler that waits
     RESUMED = "resumed"  # an answer to a parked job
     COMPLETED_OUTSIDE = "completed_outside"
@@ -99,6 +100,7 @@ ARROWS: dict[tuple[State | None, Cause | Outcome], State] = {
     (State.RUNNING, Cause.RESUMED): State.AVAILABLE,  # answered before it parked
     (State.RUNNING, Cause.COMPLETED_OUTSIDE): State.COMPLETED,
     (State.RUNNING, Cause.FAILED_OUTSIDE): State.FAILED,
+    (State.WAITING_EXTERNAL, Cause.GIVEN_UP): State.RUNNING,
     (State.WAITING_EXTERNAL, Cause.ANSWERED): State.RUNNING,
     (State.WAITING_EXTERNAL, Cause.RESUMED): State.AVAILABLE,
     (State.WAITING_EXTERNAL, Cause.COMPLETED_OUTSIDE): State.COMPLETED,

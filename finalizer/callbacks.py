@@ -133,5 +133,5 @@ def _read(message: RegisterCallback) -> dict[str, Any] | None:
     return {
         "slot": message.slot, "receipt_id": message.receipt_id, "nonce": message.nonce, "index": message.index,
         "job_id": message.job_id, "run_lease": message.run_lease, "timeout_s": timeout_s,
-        "wanted_id": message.callback_id, "rules": message.rules or None,
+        "wanted_id": message.callback_id, "rules": message.rules or None, "over": message.over or None,
     }  # fmt: skip

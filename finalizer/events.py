@@ -108,7 +108,7 @@ class LeasedRow(Protocol):
 
 
 class WaitRow(Protocol):
-    """Of one wait: 'waiting', 'answered' with the payload as JSON text, 'refused', 'stale' with the reason, 'busy' or 'invalid'."""
+    """Of one wait: 'waiting', 'answered' with the payload as JSON text, 'refused', 'stale' with the reason, 'left', 'busy' or 'invalid'."""
 
     @property
     def item(self) -> int: ...

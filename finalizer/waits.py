@@ -3,7 +3,8 @@
 A wait is asked about when it begins and when news of its callback come; besides, all are asked about again from time to
 time, in batches: seldom while news come, often while they do not. One call is under way at most, what comes meanwhile
 joins the next. Who waits says so again until answered, and the database answers the same twice: nothing here has to
-outlive this process, and a lost answer is asked for again.
+outlive this process, and a lost answer is asked for again. Of a wait that was given up the database is told once, in the
+next call: its attempt runs again, and no time-out ends it.
 """
 
 from __future__ import annotations
@@ -38,10 +39,14 @@ class _Wait:
     peer: bytes
     request: int
     item: dict[str, Any]
+    callback_id: str
     began_s: float
     said_s: float
     stirred: bool = True
     """It is to be asked about, once more if it is being asked about."""
+
+    gone: bool = False
+    """Nobody waits: the database is to be told."""
 
     @property
     def key(self) -> Key:
@@ -55,6 +60,7 @@ class Waits:
         self._waits: dict[Key, _Wait] = {}
         self._of_callback: dict[str, set[Key]] = {}
         self._due: dict[Key, None] = {}  # in the order in which they came to be due
+        self._gone: dict[Key, _Wait] = {}
         self._flying: list[_Wait] = []
         self._hearing = False
         self._poll_s = 0.0
@@ -85,7 +91,7 @@ class Waits:
             case AwaitCallback():
                 return self._begin(peer, message, now_s)
             case ForgetCallback(request):
-                self._drop((peer, request))
+                self._give_up((peer, request))
             case CallbackNews(callback_id, word):
                 if word not in WORDS:
                     return False
@@ -111,7 +117,8 @@ class Waits:
         if len(self._waits) < MOST_HELD:
             if not self._waits:
                 self._poll_s = now_s + self._period_s
-            wait = self._waits[peer, message.request] = _Wait(peer, message.request, item, now_s, now_s)
+            wait = _Wait(peer, message.request, item, message.callback_id, now_s, now_s)
+            self._waits[wait.key] = wait
             self._of_callback.setdefault(message.callback_id, set()).add(wait.key)
             self._due[wait.key] = None
         return True
@@ -121,15 +128,22 @@ class Waits:
         if wait not in self._flying:
             self._due[wait.key] = None
 
+    def _give_up(self, key: Key) -> None:
+        wait = self._drop(key)
+        if wait is not None and len(self._gone) < MOST_HELD:
+            gone = _Wait(
+                *key, {**wait.item, "gone": True}, wait.callback_id, wait.began_s, wait.said_s, gone=True
+            )
+            self._gone[key] = gone
+
     def _drop(self, key: Key) -> _Wait | None:
         wait = self._waits.pop(key, None)
         if wait is not None:
             self._due.pop(key, None)
-            callback_id = wait.item["callback_id"]
-            keys = self._of_callback[callback_id]
+            keys = self._of_callback[wait.callback_id]
             keys.discard(key)
             if not keys:
-                del self._of_callback[callback_id]
+                del self._of_callback[wait.callback_id]
         return wait
 
     # --- what is asked -------------------------------------------------------------------------------------
@@ -140,30 +154,31 @@ class Waits:
 
     def due_s(self) -> float | None:
         """Return when `flush` has something to do; None: not before an answer or a message."""
-        if not self._waits or self._flying:
+        if self._flying or not (self._waits or self._gone):
             return None
-        return self.gathers_until_s if self._due else max(self._poll_s, self._not_before_s)
+        return self.gathers_until_s if self._due or self._gone else max(self._poll_s, self._not_before_s)
 
     @property
     def gathers_until_s(self) -> float:
         """Until then nothing is asked: what comes need not be read."""
-        full = len(self._due) >= self._most
+        full = len(self._due) + len(self._gone) >= self._most
         return self._not_before_s if full else max(self._not_before_s, self._gathers_until_s)
 
     def flush(self, now_s: float) -> list[WaitForCallbacks]:
         """Start the call that is due."""
-        if not self._waits or self._flying or now_s < self._not_before_s:
+        if self._flying or now_s < self._not_before_s or not (self._waits or self._gone):
             return []
-        if now_s >= self._poll_s:
+        if self._waits and now_s >= self._poll_s:
             self._poll_s = now_s + self._period_s
             for wait in [*self._waits.values()]:
                 if now_s - wait.said_s > FORGOTTEN_S:
-                    self._drop(wait.key)
+                    self._give_up(wait.key)
                 else:
                     self._stir(wait)
         if now_s < self.gathers_until_s:
             return []
-        for key in list(self._due)[: self._most]:
+        self._take_those_gone()
+        for key in list(self._due)[: self._most - len(self._flying)]:
             del self._due[key]
             wait = self._waits[key]
             wait.stirred = False
@@ -172,6 +187,13 @@ class Waits:
             return []
         self._asked_s, self._gathers_until_s = now_s, now_s + GATHER_S
         return [WaitForCallbacks([wait.item for wait in self._flying])]
+
+    def _take_those_gone(self) -> None:
+        """Put them first: an attempt that waits again has its turn after its earlier wait."""
+        for key in list(self._gone)[: self._most]:
+            gone = self._gone.pop(key)
+            if gone.callback_id not in self._of_callback:  # or it is waited for again
+                self._flying.append(gone)
 
     # --- what is answered ----------------------------------------------------------------------------------
 
@@ -182,9 +204,12 @@ class Waits:
         self._gathers_until_s = gathers_until_s(self._asked_s, now_s)
         self._most = min(self._most * 2, MOST_ITEMS)
         for number, wait in enumerate(flown):
-            if wait.key not in self._waits:
-                continue
             row = answers.get(number)
+            if wait.gone and (row is None or row.status == "busy"):
+                self._gone[wait.key] = wait
+                self._not_before_s = now_s + REQUEUE_S
+            if wait.gone or wait.key not in self._waits:
+                continue
             match "busy" if row is None else row.status:
                 case "waiting":
                     if wait.stirred:
@@ -205,13 +230,15 @@ class Waits:
         if trouble is not Trouble.REFUSED:
             self._not_before_s = now_s + AGAIN_S
         elif len(flown) == 1:
-            if flown[0].key in self._waits:
+            if not flown[0].gone and flown[0].key in self._waits:
                 yield self._tell(flown[0], "failed", now_s, why=error)
             return
         else:
             self._most = max(1, len(flown) // 2)
         for wait in flown:
-            if wait.key in self._waits:
+            if wait.gone:
+                self._gone[wait.key] = wait
+            elif wait.key in self._waits:
                 self._stir(wait)
 
     def _tell(

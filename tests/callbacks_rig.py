@@ -41,6 +41,15 @@ def wait(q: Queue, attempt: Attempt, callback: str) -> tuple[str, Any]:
     return status, payload
 
 
+def give_up(q: Queue, attempt: Attempt, callback: str) -> tuple[str, Any]:
+    """Say that the handler waits no more -> status and payload."""
+    ((status, payload),) = q.rows(
+        "select status, payload::text from awa_pool.wait_for_callbacks(%s::json)",
+        json.dumps([told(attempt, callback_id=callback, gone=True)]),
+    )
+    return status, payload
+
+
 def park(q: Queue, attempt: Attempt, callback: str) -> tuple[str, str | None]:
     """Let the job wait without a handler -> status and the job's state."""
     ((status, state),) = q.rows(

@@ -19,7 +19,7 @@ from awa_pool.store.statements import Call
 from awa_pool.tokens import Registered, Rules
 from awa_pool.worker.attempt import Attempt
 from awa_pool.worker.leasing import leasing
-from awa_pool.worker.registering import Registrar, Registration
+from awa_pool.worker.registering import Registrar, Registration, given_up
 from awa_pool.worker.reporting import identity_of
 from awa_pool.worker.waiting import Wait, wait_for
 
@@ -93,6 +93,9 @@ class ClientRegistrar(Registrar):
                     return _waited(wait, row)
                 await asyncio.sleep(_LOOK_S)
                 await asyncio.to_thread(self._call, expire_callbacks(_MOST_EXPIRED))
+        except asyncio.CancelledError:
+            await asyncio.to_thread(self._ask, _wait_call_of(job, callback_id, gone=True))
+            raise
         finally:
             wait.over()
 
@@ -112,7 +115,17 @@ class ClientRegistrar(Registrar):
 def _message_of(job: Attempt, timeout_s: float, rules: Rules) -> RegisterCallback:
     slot, receipt_id, nonce, index, job_id, run_lease = _identity(job)
     return RegisterCallback(
-        1, slot, receipt_id, nonce, index, job_id, run_lease, str(uuid.uuid4()), timeout_s, rules
+        1,
+        slot,
+        receipt_id,
+        nonce,
+        index,
+        job_id,
+        run_lease,
+        str(uuid.uuid4()),
+        timeout_s,
+        rules,
+        given_up(job),
     )
 
 
@@ -132,7 +145,7 @@ def _call_of(message: RegisterCallback) -> Call[list[Row]]:
     item: dict[str, Any] = {
         "slot": message.slot, "receipt_id": message.receipt_id, "nonce": message.nonce, "index": message.index,
         "job_id": message.job_id, "run_lease": message.run_lease, "timeout_s": message.timeout_s,
-        "wanted_id": message.callback_id, "rules": message.rules or None,
+        "wanted_id": message.callback_id, "rules": message.rules or None, "over": message.over or None,
     }  # fmt: skip
     return register_callbacks(orjson.dumps([item]))
 
@@ -147,8 +160,8 @@ def _wait_for(job: Attempt, callback_id: str) -> Wait:
     return wait_for(job, callback_id, lambda: None, 1, _identity(job))
 
 
-def _wait_call_of(job: Attempt, callback_id: str) -> Call[list[Waited]]:
-    return wait_for_callbacks(orjson.dumps([{**_item_of(job), "callback_id": callback_id}]))
+def _wait_call_of(job: Attempt, callback_id: str, *, gone: bool = False) -> Call[list[Waited]]:
+    return wait_for_callbacks(orjson.dumps([{**_item_of(job), "callback_id": callback_id, "gone": gone}]))
 
 
 def _waited(wait: Wait, row: Waited) -> Any:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # loaded by the first handler that completes its job, or stag
 class Attempt(Job[Any]):
     """A job with what a worker has to remember of it while it runs."""
 
-    __slots__ = ("_began_s", "_completion", "_left", "_piece", "_seat", "_told", "_wait")
+    __slots__ = ("_began_s", "_completion", "_left", "_piece", "_seat", "_told", "_wait", "_waited_for")
     _began_s: float
     """Set where the kind has hooks."""
     _completion: Completion
@@ -39,6 +39,8 @@ class Attempt(Job[Any]):
     """Set in the async lane."""
     _wait: Wait | None
     """The wait of its handler, while there is one."""
+    _waited_for: str
+    """The id of the callback that its handler has waited for last."""
     _told: list[JobEvent]
     """Set by an owed outcome: what hooks are to hear of the job it is about."""
 

@@ -61,11 +61,11 @@ class Registrar(Asker):
 
     def register(self, job: Attempt, timeout_s: float, rules: Rules | None = None) -> Registered:
         """Register, and wait until it is committed; returns id and number. Errors: as of `Job.register_callback`."""
-        return self.block(job, partial(registration, timeout_s, rules or {})).result()
+        return self.block(job, _registration_of(job, timeout_s, rules)).result()
 
     async def register_async(self, job: Attempt, timeout_s: float, rules: Rules | None = None) -> Registered:
         """Register, and wait on the running event loop until it is committed."""
-        return (await self.suspend(job, partial(registration, timeout_s, rules or {}))).result()
+        return (await self.suspend(job, _registration_of(job, timeout_s, rules))).result()
 
     def wait(self, job: Attempt, callback_id: str) -> Any:
         """Wait for the answer to a callback; returns the payload. Errors: as of `Job.wait_for_callback`."""
@@ -141,15 +141,26 @@ class Registrar(Asker):
         return request
 
 
+def given_up(job: Attempt) -> str:
+    """Return the callback that the handler has waited for last, if any. Errors: TransitionRefused while it waits."""
+    if getattr(job, "_wait", None) is not None:
+        raise TransitionRefused("the attempt waits for a callback: give that wait up to register another")
+    return getattr(job, "_waited_for", "")
+
+
+def _registration_of(job: Attempt, timeout_s: float, rules: Rules | None) -> Asking[Registration]:
+    return partial(registration, timeout_s, rules or {}, given_up(job))
+
+
 def registration(
-    timeout_s: float, rules: Rules, wake: Callable[[], object], number: int, identity: list[int]
+    timeout_s: float, rules: Rules, over: str, wake: Callable[[], object], number: int, identity: list[int]
 ) -> Registration:
     """Make the request for a callback, with a random id."""
     from uuid import uuid4  # worth 1 MiB to a worker that registers none
 
     slot, receipt_id, nonce, index, job_id, run_lease = identity
     message = RegisterCallback(
-        number, slot, receipt_id, nonce, index, job_id, run_lease, str(uuid4()), timeout_s, rules
+        number, slot, receipt_id, nonce, index, job_id, run_lease, str(uuid4()), timeout_s, rules, over
     )
     return Registration(number, message, wake, monotonic())
 

@@ -100,6 +100,7 @@ def wait_for(
     slot, receipt_id, nonce, index, job_id, run_lease = identity
     message = AwaitCallback(number, slot, receipt_id, nonce, index, job_id, run_lease, callback_id)
     job._wait = wait = Wait(job, number, message, wake, monotonic())
+    job._waited_for = callback_id
     return wait
 
 

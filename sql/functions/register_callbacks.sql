@@ -1,11 +1,12 @@
 -- register_callbacks(json array) -> (item, status, callback_id, number): a callback for each of these running attempts, in place of an
 -- earlier one, whose id is refused from then on. The attempt moves to leases, unless it is there. number: 1 for the first, and on
 -- from the one whose answer the job carries.
--- status: done; stale (the attempt has ended); waiting (it waits for its callback: there is no other); busy (held by another session: say it
+-- status: done; stale (the attempt has ended); waiting (it waits for its callback, and `over` does not name that one: there is no other); busy (held by another session: say it
 -- again); invalid (not to be understood).
--- Items: {slot, receipt_id, nonce, index, job_id, run_lease, timeout_s, wanted_id?, rules?}; rules: as rules_fit; timeout_s: 0.01 s to 365 days. wanted_id: the id
+-- Items: {slot, receipt_id, nonce, index, job_id, run_lease, timeout_s, wanted_id?, rules?, over?}; over: the callback that its handler has
+-- waited for and waits for no more, so that a request that comes late replaces none that is waited for; rules: as rules_fit; timeout_s: 0.01 s to 365 days. wanted_id: the id
 -- that it is to have, a random one of the caller's; saying the same again changes nothing and is answered as before.
--- Arrow: none (running stays running). Guard: the attempt's bit, or its lease row.
+-- Arrow: none (running stays running); waiting_external -> running where it replaces the callback of a wait that was given up. Guard: the attempt's bit, or its lease row.
 -- Locks: receipts by slot and id, then leases by (receipt, index); skip locked. Errors: AW002; class 22 for what is no number.
 create or replace function {schema}.register_callbacks(p_items json)
 returns table(item int, status text, callback_id uuid, number int)
@@ -83,8 +84,9 @@ begin
     ),
     held as materialized (
         select
-            w.item, w.timeout_s, w.wanted_id, w.rules, l.receipt_id, l.idx, l.state, l.callback_no,
-            coalesce(l.callback_id = w.wanted_id, false) as is_known
+            w.item, w.timeout_s, w.wanted_id, w.rules, l.receipt_id, l.idx, l.callback_no,
+            coalesce(l.callback_id = w.wanted_id, false) as is_known,
+            l.state = 'running' or coalesce(l.callback_id = w.over, false) as is_free
         from want as w
         join leases as l
             on l.receipt_id = w.receipt_id and l.idx = w.idx and l.nonce = w.nonce and l.job_id = w.job_id
@@ -96,12 +98,12 @@ begin
     renewed as (
         update leases as l
         set
-            callback_id = coalesce(h.wanted_id, gen_random_uuid()),
+            state = 'running', waiting_since = null, callback_id = coalesce(h.wanted_id, gen_random_uuid()),
             callback_no = greatest(l.callback_no, answer_number(l.metadata)) + 1,
             callback_until = due_after(h.timeout_s), callback_answered_at = null, callback_payload = null,
             callback_rules = h.rules
         from held as h
-        where l.receipt_id = h.receipt_id and l.idx = h.idx and h.state = 'running' and not h.is_known
+        where l.receipt_id = h.receipt_id and l.idx = h.idx and h.is_free and not h.is_known
         returning h.item, l.callback_id, l.callback_no
     )
     select

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import select
@@ -43,6 +44,11 @@ class Nothing:
     """A job with nothing to do."""
 
 
+@dataclass
+class Crash:
+    """A job that ends its process."""
+
+
 def write(path: str, text: str) -> None:
     """Write a file, whole or not at all."""
     Path(f"{path}.new").write_text(text)
@@ -70,12 +76,47 @@ def hear_nothing() -> None:
             time.sleep(0.02)
 
 
+def crash_if_asked(job: Job[Pay] | Job[PayAsync]) -> None:
+    """End the process right after a wait."""
+    if job.args.how == "crash":
+        os._exit(3)
+
+
+async def crash_soon() -> None:
+    """End the process while the handler waits."""
+    await asyncio.sleep(0.05)
+    os._exit(3)
+
+
+async def ask_others(job: Job[PayAsync]) -> list[object]:
+    """Give up the wait for the first callback; then wait for it again, or ask another provider."""
+    note = job.args.note
+    first = await job.register_callback(job.args.timeout_s)
+    write(f"{note}.1", first.id)
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(job.wait_for_callback(first), 0.1)
+    write(f"{note}.given_up", "")
+    while not os.path.exists(f"{note}.go"):
+        await asyncio.sleep(0.01)
+    if job.args.how == "again":
+        return [await job.wait_for_callback(first)]
+    second = await job.register_callback(3600.0)
+    write(f"{note}.2", second.id)
+    return [await job.wait_for_callback(second)]
+
+
 @client.task(Paid, queue="looked_at")
 def paid(job: Job[Paid]) -> None: ...
 
 
 @client.task(Nothing)
 def nothing(job: Job[Nothing]) -> None: ...
+
+
+@client.task(Crash, max_attempts=3, backoff=0.05)
+def crash(job: Job[Crash]) -> None:
+    """End the process, each time."""
+    os._exit(7)
 
 
 @client.task(Pay, waits=True, max_attempts=2, backoff=0.05)
@@ -93,6 +134,7 @@ def pay(job: Job[Pay]) -> None:
             hear_nothing()
         try:
             payloads.append(job.wait_for_callback(token))
+            crash_if_asked(job)
         except AwaError as problem:
             write(f"{note}.raised", type(problem).__name__)
             raise
@@ -105,13 +147,19 @@ async def pay_async(job: Job[PayAsync]) -> None:
     began(job)
     note = job.args.note
     payloads = []
+    if job.args.how in ("again", "another"):
+        job.enqueue_on_completion(Paid(job.id, await ask_others(job)))
+        return
     for n in range(1, job.args.times + 1):
         token = await job.register_callback(job.args.timeout_s)
         write(f"{note}.{n}", token.id)
         if job.args.how == "late":
             stay(f"{note}.go")
         try:
+            if job.args.how == "crash_beside":
+                await asyncio.gather(job.wait_for_callback(token), crash_soon())
             payloads.append(await job.wait_for_callback(token))
+            crash_if_asked(job)
         except AwaError as problem:
             write(f"{note}.raised", type(problem).__name__)
             raise

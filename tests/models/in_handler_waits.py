@@ -1,6 +1,6 @@
 """The protocol by which a handler waits for the answer to its callback, as a model.
 
-One job. Its handler registers callbacks, waits for them or parks the job with one, and returns; its worker may die, and a
+One job. Its handler registers callbacks, waits for them, gives waits up, or parks the job with one, and returns; its worker may die, and a
 job that was taken for lost runs again under the next lease while the old handler goes on. The worker says a wait again and
 again until it is answered. The finalizer keeps a table of waits and asks the database; when it dies, table and replies are
 lost. What is under way may come late and more than once. Outside, senders answer callbacks, each in a transaction that holds
@@ -38,6 +38,7 @@ class Waits:
     said_once: bool = False  # a worker says a wait once, and then only listens
     unspent: bool = False  # a worker forgets that its token has been answered
     unguarded: bool = False  # an end counts whatever the lease
+    forgets_answers: bool = False  # a wait that is given up takes the answer with it that has come meanwhile
 
 
 class Wait(NamedTuple):
@@ -240,7 +241,7 @@ class Model:
             a.phase == "runs"
             and lease == 1
             and s.runs(lease)
-            and s.job == "running"
+            and (s.job == "running" or a.waits)
             and s.numbers < MOST_CALLBACKS
         ):
             token = s.numbers + 1
@@ -248,11 +249,14 @@ class Model:
             yield (
                 f"{lease} registers {token}",
                 _with(
-                    s._replace(newest=token, answered=False, numbers=token, dropped=dropped),
+                    s._replace(job="running", newest=token, answered=False, numbers=token, dropped=dropped),
                     lease,
                     a._replace(tokens=a.tokens | {token}),
                 ),
             )
+        gives_up = a.waits > (a.phase == "waits")  # that word may come when it waits again
+        if gives_up and s.runs(lease) and (s.job == "waiting" or self.protocol.forgets_answers):
+            yield f"a wait of {lease} is given up", s._replace(job="running", answered=False)
         if a.phase == "parks":
             done = self._parked(s, lease, a.token)
             yield f"{lease} is parked", _with(done, lease, None)

@@ -76,6 +76,10 @@ def test_a_handler_that_waits_gets_its_answer_once_or_is_told_how_its_attempt_en
         ("said_once", "the goal is out of reach"),
         ("unspent", "an answer is delivered once"),
         ("unguarded", "an attempt ends once, and neither runs nor waits after it"),
+        (
+            "forgets_answers",
+            "an accepted answer is kept until it is delivered, or its attempt has ended otherwise",
+        ),
     ],
 )
 def test_a_broken_wait_is_caught(broken: str, law: str) -> None:

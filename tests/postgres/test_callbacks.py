@@ -12,6 +12,7 @@ from callbacks_rig import (
     HOUR_S,
     answer,
     expire,
+    give_up,
     make_overdue,
     park,
     parked,
@@ -215,12 +216,52 @@ def test_a_timeout_out_of_bounds_is_refused_for_that_item_alone(q: Queue, timeou
 def test_nothing_is_registered_while_the_attempt_waits_or_after_its_end(q: Queue) -> None:
     attempt, callback = waiting(q)
     assert register_all(q, told(attempt, timeout_s=1))[0][0] == "waiting"
+    other = told(attempt, timeout_s=1, over="00000000-0000-0000-0000-000000000000")
+    assert register_all(q, other)[0][0] == "waiting"  # a request of before that comes late
     assert wait(q, attempt, callback) == ("waiting", None)  # the first still counts
     assert q.finish(attempt.ended("return")) == [("done", "available")]
     assert register_all(q, told(attempt, timeout_s=1))[0][0] == "stale"
     assert wait(q, attempt, callback) == ("stale", None)
     for function, values in ANSWERS.items():
         refused(q, function, callback, *values)
+
+
+def test_an_attempt_whose_wait_was_given_up_runs_and_no_time_out_ends_it(q: Queue) -> None:
+    attempt, callback = waiting(q)
+    make_overdue(q, attempt.job_id)
+    assert give_up(q, attempt, callback) == ("left", None)
+    assert give_up(q, attempt, callback) == ("left", None)
+    assert q.rows("select state, waiting_since from awa_pool.leases") == [("running", None)]
+    assert q.rows("select expired from awa_pool.expire_callbacks(10)") == [(0,)]
+    assert wait(q, attempt, callback) == ("waiting", None)
+    answer(q, "resume_external", callback, "7")
+    assert give_up(q, attempt, callback) == ("left", None)  # it crosses the answer, which stays
+    assert wait(q, attempt, callback) == ("answered", "7")
+    assert q.finish(attempt.ended("completed")) == [("done", "completed")]
+    assert give_up(q, attempt, callback) == ("stale", None)
+
+
+def test_a_newer_callback_takes_the_place_of_one_whose_wait_was_given_up(q: Queue) -> None:
+    attempt, first = waiting(q)
+    item = told(attempt, timeout_s=60, over=first, wanted_id="11111111-1111-1111-1111-111111111111")
+    ((status, second, number),) = register_all(q, item)
+    assert (status, number) == ("done", 2)
+    assert q.rows("select state, waiting_since from awa_pool.leases") == [("running", None)]
+    refused(q, "resume_external", first)
+    assert wait(q, attempt, str(second)) == ("waiting", None)
+    assert give_up(q, attempt, first) == ("refused", None)  # it comes late, and the newer is waited for
+    assert register_all(q, item) == [("done", second, 2)]
+    assert q.rows("select state from awa_pool.leases") == [("waiting_external",)]
+    answer(q, "resume_external", str(second), "2")
+    assert wait(q, attempt, str(second)) == ("answered", "2")
+
+
+def test_a_parked_job_is_not_brought_back_by_a_wait_that_was_given_up_before(q: Queue) -> None:
+    attempt, callback = waiting(q)
+    assert park(q, attempt, callback) == ("done", "waiting_external")
+    assert give_up(q, attempt, callback) == ("stale", None)
+    assert register_all(q, told(attempt, timeout_s=1, over=callback))[0][0] == "stale"
+    assert answer(q, "resume_external", callback)[2] == "available"
 
 
 @pytest.mark.parametrize(

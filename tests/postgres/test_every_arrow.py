@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from callbacks_rig import answer, expire, make_overdue, park, parked, register, wait, waiting
+from callbacks_rig import answer, expire, give_up, make_overdue, park, parked, register, wait, waiting
 from general_rig import Attempt, Queue
 
 from awa_pool.states import ARROWS, Cause, Outcome, State
@@ -86,6 +86,8 @@ def _drive_callback(q: Queue, start: State, cause: Cause) -> int:
         attempt, callback = (parked if cause is Cause.RESUMED else waiting)(q, max_attempts=last)
     if cause in OUTSIDE:
         answer(q, OUTSIDE[cause][0], callback, *OUTSIDE[cause][1:])
+    elif cause is Cause.GIVEN_UP:
+        assert give_up(q, attempt, callback) == ("left", None)
     elif cause is Cause.WAITED:
         assert wait(q, attempt, callback) == ("waiting", None)
     if start is State.RUNNING and cause in (Cause.PARKED, Cause.RESUMED):
@@ -107,7 +109,7 @@ def _drive(q: Queue, start: State | None, cause: Cause | Outcome) -> int:
     """Bring a job to `start`, apply `cause`, return the job's id."""
     if start is None:
         return _available(q) if cause is Cause.INSERTED else _scheduled(q)
-    by_callback = {Cause.WAITED, Cause.PARKED, Cause.TIMED_OUT, *OUTSIDE}
+    by_callback = {Cause.WAITED, Cause.GIVEN_UP, Cause.PARKED, Cause.TIMED_OUT, *OUTSIDE}
     if cause in by_callback or (start, cause) == (State.WAITING_EXTERNAL, Cause.EXHAUSTED):
         return _drive_callback(q, start, Cause(cause))
     if isinstance(cause, Outcome) and start is State.WAITING_EXTERNAL:

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from apps.waiting import Nothing, Pay, PayAsync
+from apps.waiting import Crash, Nothing, Pay, PayAsync
 from apps.waiting import client as app
 from pool_rig import PoolProcess, pool, wait_until
 
@@ -110,6 +110,50 @@ def test_handlers_wait_again_and_again_on_one_attempt_and_lease(
             assert paid(dsn, job_id) == [[7]]
 
 
+def test_a_handler_that_gives_a_wait_up_runs_on_and_waits_again_or_asks_another(
+    client: Client, dsn: str, tmp_path: Path
+) -> None:
+    notes = {name: tmp_path / name for name in ("again", "answered", "another", "ahead")}
+    with pool(tmp_path, dsn, workers=1, **OPTIONS) as process:
+        hows = ("again", "again", "another", "another")
+        asks = [
+            PayAsync(str(note), how=how, timeout_s=0.5)
+            for note, how in zip(notes.values(), hows, strict=True)
+        ]
+        jobs = dict(zip(notes, client.insert_many(asks), strict=True))
+        ids = {name: text_in(f"{note}.1") for name, note in notes.items()}
+        for name, note in notes.items():
+            wait_until("the wait to be given up", lambda note=note: os.path.exists(f"{note}.given_up"))
+            reaches(client, jobs[name], "running", process)
+        with psycopg.connect(dsn, autocommit=True) as conn:
+            over = "select bool_and(callback_until < clock_timestamp()) from awa_pool.leases"
+            wait_until("the time-outs", lambda: conn.execute(over).fetchone() == (True,))
+            assert conn.execute("select expired from awa_pool.expire_callbacks(100)").fetchone() == (0,)
+            conn.execute("update awa_pool.leases set callback_until = now() + interval '1 hour'")
+        client.resume_external(ids["answered"], "in between")
+        client.resume_external(ids["ahead"], "not wanted any more")
+        for note in notes.values():
+            Path(f"{note}.go").touch()
+        for name in ("another", "ahead"):
+            second = text_in(f"{notes[name]}.2")
+            reaches(client, jobs[name], "waiting_external", process)
+            with pytest.raises(CallbackNotFound):
+                client.resume_external(ids[name], "too late")
+            assert client.resume_external(second, "from another").number == 2
+        reaches(client, jobs["again"], "waiting_external", process)
+        client.resume_external(ids["again"], "at last")
+        wanted = {
+            "again": "at last",
+            "answered": "in between",
+            "another": "from another",
+            "ahead": "from another",
+        }
+        for name, payload in wanted.items():
+            done = reaches(client, jobs[name], "completed", process)
+            assert (done.attempt, done.errors, len(began(notes[name]))) == (1, [], 1)
+            assert paid(dsn, jobs[name]) == [[payload]]
+
+
 ENDS: dict[str, tuple[Callable[[Client, int, str], object], dict[str, Any], str, str]] = {
     "cancel": (lambda client, job_id, _: client.cancel(job_id), {}, "JobCancelled", "cancelled"),
     "complete": (lambda client, _, id: client.complete_external(id, 1), {}, "LeaseLost", "completed"),
@@ -173,7 +217,7 @@ def test_a_stop_gives_the_jobs_back_at_once_and_the_next_pool_runs_them_from_the
             assert paid(dsn, job_id) == [[2]]
 
 
-def test_a_worker_that_is_killed_loses_its_waits_and_they_run_again(
+def test_waits_of_a_worker_that_is_killed_go_back_and_run_again_on_the_same_attempt(
     client: Client, dsn: str, tmp_path: Path
 ) -> None:
     jobs = insert(client, tmp_path)
@@ -188,7 +232,56 @@ def test_a_worker_that_is_killed_loses_its_waits_and_they_run_again(
                 client.resume_external(first[note])
             client.resume_external(text_in(f"{note}.1"), 2)
             done = reaches(client, job_id, "completed", process)
-            assert done.attempt == 2 and "SIGKILL" in done.errors[0]["error"] and paid(dsn, job_id) == [[2]]
+            assert (done.attempt, done.errors, paid(dsn, job_id)) == (1, [], [[2]])
+        assert "of_them_waited=2" in process.log
+
+
+def test_handlers_that_wait_use_no_attempt_when_a_neighbour_crashes_their_worker_three_times(
+    client: Client, dsn: str, tmp_path: Path
+) -> None:
+    notes = [tmp_path / f"note{n}" for n in range(20)]
+    jobs = [client.insert((Pay, PayAsync)[n % 2](str(note))) for n, note in enumerate(notes)]
+    with (
+        psycopg.connect(dsn, autocommit=True) as conn,
+        pool(tmp_path, dsn, workers=1, **OPTIONS) as process,
+    ):
+        waiting = "select count(*) from awa_pool.jobs where id = any(%s) and state = 'waiting_external'"
+        wait_until("all to wait", lambda: next(iter(conn.execute(waiting, (jobs,))))[0] == 20)
+        crash = client.insert(Crash())
+        died = reaches(client, crash, "failed", process)
+        assert [error["phase"] for error in died.errors] == ["handler"] * 3
+        for note, job_id in zip(notes, jobs, strict=True):
+            reaches(client, job_id, "waiting_external", process)
+            wait_until("the newest run", lambda note=note: answered(client, text_in(f"{note}.1")))
+            done = reaches(client, job_id, "completed", process)
+            assert (done.attempt, done.errors, paid(dsn, job_id)) == (1, [], [[5]])
+
+
+def answered(client: Client, callback_id: str) -> bool:
+    """Answer a callback; False if it is of a run that has gone."""
+    try:
+        return client.resume_external(callback_id, 5).state == "running"
+    except CallbackNotFound:
+        return False
+
+
+@pytest.mark.parametrize("how", ["crash", "crash_beside"])
+def test_a_handler_that_crashes_after_its_wait_or_beside_it_uses_its_attempts(
+    client: Client, dsn: str, tmp_path: Path, how: str
+) -> None:
+    jobs = insert(client, tmp_path, how=how)
+    asynchronous = {note: job_id for note, job_id in jobs.items() if note.name == "PayAsync"}
+    with pool(tmp_path, dsn, workers=1, **OPTIONS) as process:
+        for note, job_id in (jobs if how == "crash" else asynchronous).items():
+            if how == "crash":
+                for run in (1, 2):
+                    wait_until("a run", lambda note=note: answered(client, text_in(f"{note}.1")))
+                    wait_until(
+                        "its end", lambda job_id=job_id, run=run: len(row(client, job_id).errors) >= run
+                    )
+            failed = reaches(client, job_id, "failed", process)
+            assert failed.attempt == 2 and len(failed.errors) == 2
+            assert all("status 3" in error["error"] for error in failed.errors)
 
 
 def test_a_handler_whose_host_was_taken_for_dead_is_told(client: Client, dsn: str, tmp_path: Path) -> None:

@@ -271,9 +271,65 @@ def test_who_forgets_is_told_nothing_even_where_the_question_is_under_way() -> N
     host.say(ForgetCallback(1))
     host.answers[callback] = Row(0, "answered", 1, "7")
     host.answer()
+    (gone,) = host.calls
+    assert [(item["callback_id"], item["gone"]) for item in gone.items] == [(callback, True)]
+    host.answer()
     host.say(ForgetCallback(1))
     host.news(callback)
     assert not host.told and not host.calls and host.core.next_tick_s() is None
+
+
+def test_waits_that_were_given_up_are_told_in_one_call_until_the_database_has_heard() -> None:
+    host = Host()
+    host.hello(True)
+    for number in range(1, 9):
+        host.wait(number)
+    while host.calls:
+        host.answer()
+    host.wait(9)
+    for number in range(1, 9):
+        host.say(ForgetCallback(number))
+    host.answer()
+    assert [len(call.items) for call in host.calls] == [8]
+    host.calls.clear()
+    host.step(WaitsNotRead(Trouble.AWAY, "gone"))
+    host.now_s += 1.0
+    host.step(Tick())
+    assert [len(call.items) for call in host.calls] == [8]
+    host.calls.clear()
+    host.step(WaitsRead([Row(0, "busy"), *(Row(number, "left") for number in range(1, 8))]))
+    host.now_s += 1.0
+    host.step(Tick())
+    assert [item["receipt_id"] for item in host.calls[0].items] == [1]
+    host.answer()
+    assert not host.told and not host.calls and len(host.core.waits) == 1
+
+
+def test_a_callback_that_is_waited_for_again_is_not_given_up() -> None:
+    host = Host()
+    host.hello(True)
+    callback = host.wait(1)
+    host.say(ForgetCallback(1))
+    host.wait(2, callback=callback)
+    host.answer()
+    assert [[item.get("gone", False) for item in call.items] for call in host.calls] == [[False]]
+    host.answer()
+    assert not host.calls
+
+
+def test_the_database_is_told_of_a_wait_that_is_said_no_more() -> None:
+    host = Host()
+    host.hello(True)
+    callback = host.wait(1)
+    while host.calls:
+        host.answer()
+    while not (host.calls and host.calls[0].items[0].get("gone")):
+        if host.calls:
+            host.answer()
+        host.now_s = host.core.next_tick_s() or 1e9
+        host.step(Tick())
+        assert host.now_s < 100.0 + 2 * FORGOTTEN_S
+    assert host.calls[0].items[0]["callback_id"] == callback
 
 
 def test_requests_of_two_workers_with_one_number_are_two_waits() -> None:
@@ -284,7 +340,8 @@ def test_requests_of_two_workers_with_one_number_are_two_waits() -> None:
     host.say(ForgetCallback(1), b"w2-i2-callbacks")
     host.answers[one] = Row(0, "answered", 1, "7")
     host.answer()
-    assert len(host.told) == 1 and not host.calls
+    assert len(host.told) == 1
+    assert [[item["callback_id"] for item in call.items] for call in host.calls] == [[other]]
 
 
 def test_a_wait_that_is_held_by_another_session_is_asked_about_again_in_a_moment() -> None:

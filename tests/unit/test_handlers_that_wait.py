@@ -33,7 +33,15 @@ from awa_pool import (
 )
 from awa_pool.job import Job
 from awa_pool.messages import AskHolding as Audit
-from awa_pool.messages import AttemptsWait, AwaitCallback, CallbackAnswered, ForgetCallback, Holding
+from awa_pool.messages import (
+    AttemptsWait,
+    AwaitCallback,
+    CallbackAnswered,
+    CallbackRegistered,
+    ForgetCallback,
+    Holding,
+    RegisterCallback,
+)
 from awa_pool.page import Page, PageReader, Phase
 from awa_pool.testing import HandlerJob
 from awa_pool.wire import Router, wait_for_mail
@@ -278,6 +286,33 @@ def test_one_wait_at_a_time_and_the_same_token_may_be_waited_for_again_when_one_
     assert world.given == ["away", "back", "away", "back"]
 
 
+def test_a_newer_callback_is_refused_during_a_wait_and_names_the_one_given_up_after_it(world: World) -> None:
+    job = world.job("coro")
+    token = token_of(job)
+    heard = threading.Event()
+
+    async def several() -> list[object]:
+        wait = asyncio.create_task(job.wait_for_callback(token))
+        await asyncio.to_thread(heard.wait, 20.0)
+        meanwhile = await asyncio.gather(job.register_callback(5.0), return_exceptions=True)
+        wait.cancel()
+        await asyncio.gather(wait, return_exceptions=True)
+        return [*meanwhile, (await job.register_callback(5.0)).number]
+
+    outcome: list[list[object]] = []
+    thread = threading.Thread(target=lambda: outcome.append(asyncio.run(several())), daemon=True)
+    thread.start()
+    world.heard()
+    heard.set()
+    world.heard(ForgetCallback)
+    peer, message = world.heard(RegisterCallback)
+    assert message.over == token.id
+    world.finalizer.send(peer, CallbackRegistered(message.request, "done", 2))
+    thread.join(20.0)
+    ((refused, number),) = outcome
+    assert isinstance(refused, TransitionRefused) and "give that wait up" in str(refused) and number == 2
+
+
 def test_an_async_handler_is_refused_with_the_same_words(world: World) -> None:
     async def all_of_them() -> list[str]:
         ended, cancelled = world.job("coro", running=False), world.job("coro")
@@ -464,10 +499,13 @@ def test_seats_are_given_away_up_to_a_bound_and_the_page_shows_who_waits(tmp_pat
     piece = Piece("default", 2, 3, 5, 9, list(range(8)), [], 0)
     piece.row = page.async_.open_piece(3, 5, 9)
     reader = PageReader(str(tmp_path / "page"))
+    own = SimpleNamespace(in_handler=lambda: True)
 
     def sit(index: int) -> Any:
         assert seats.room
-        return seats.take(piece, index, [index, "waits", {}, 1, 1, 25, None], 0, 1.0, None)
+        seat = seats.take(piece, index, [index, "waits", {}, 1, 1, 25, None], 0, 1.0, None)
+        seat.reins = own  # type: ignore[assignment]
+        return seat
 
     def shown() -> dict[int, Phase]:
         return {each.index: each.phase for each in reader.running("async")}
@@ -494,6 +532,56 @@ def test_seats_are_given_away_up_to_a_bound_and_the_page_shows_who_waits(tmp_pat
     assert core.step(Arrived(Audit(1)), 1.0) == [ToDispatcher(Holding(1, [], []))]
     again = [sit(4), sit(5)]
     assert not seats.room and len(again) == 2
+
+
+def test_the_page_shows_at_once_who_waits_and_who_goes_on_whenever_the_lane_hears_of_it(
+    tmp_path: Any,
+) -> None:
+    page = Page.create(str(tmp_path / "page"), 4, ["waits"])
+    core = LaneCore(1, "i", "async", 2, ["waits"])
+    posted: list[Any] = []
+    seats = Seats(core, page.async_, 1, 2, 2, posted.append)
+    piece = Piece("default", 2, 3, 5, 9, list(range(8)), [], 0)
+    piece.row = page.async_.open_piece(3, 5, 9)
+    reader = PageReader(str(tmp_path / "page"))
+
+    def sit(index: int, *, own: bool = True) -> Any:
+        seat = seats.take(piece, index, [index, "waits", {}, 1, 1, 25, None], 0, 1.0, None)
+        seat.reins = SimpleNamespace(in_handler=lambda: own)  # type: ignore[assignment]
+        return seat
+
+    def phase() -> Phase:
+        (shown,) = reader.running("async")
+        return shown.phase
+
+    def hear() -> None:
+        posted.pop(0)()
+
+    seat = sit(0)
+    seat.begins_to_wait()
+    assert phase() is Phase.WAITING and seats.room
+    seat.goes_on()
+    assert phase() is Phase.HANDLER
+    hear()
+    assert phase() is Phase.HANDLER, "it has gone on since"
+    seat.begins_to_wait()
+    hear()
+    assert phase() is Phase.WAITING, "it waits again since"
+    seat.goes_on()
+    hear()
+    hear()
+    assert phase() is Phase.HANDLER and posted == []
+    seat.begins_to_wait()
+    hear()
+    seats.leave(seat)
+    other = sit(1)
+    assert other.place == seat.place
+    seat.goes_on()
+    seat.begins_to_wait()
+    assert phase() is Phase.HANDLER, "the place is another's"
+    seats.leave(other)
+    sit(2, own=False).begins_to_wait()
+    assert phase() is Phase.ASIDE and reader.waiting() == 1 and reader.running("async", waiting=False) == []
 
 
 # --- in tests of handlers -----------------------------------------------------------------------------------------
