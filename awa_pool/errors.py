@@ -96,7 +96,13 @@ class JobNotFound(AwaError):
 
 
 class CallbackNotFound(AwaError):
-    """No callback waits for an answer under that id: it is unknown, malformed, answered, timed out, or of an older wait."""
+    """No callback waits for an answer under that id: it is unknown, malformed, answered, timed out, or of an older wait.
+
+    `is_open`: it is registered, and its handler does not wait for it yet, as a heartbeat and a retry want: say it again later."""
+
+    def __init__(self, message: str, *, is_open: bool = False) -> None:
+        super().__init__(message)
+        self.is_open = is_open
 
 
 class TransitionRefused(AwaError):

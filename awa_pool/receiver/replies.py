@@ -67,6 +67,9 @@ NO_CALLBACK = refusal(
     "no callback waits for an answer under this id: it is unknown, was answered already, has timed out, or a newer one has "
     "taken its place; do not send it again",
 )
+NOT_YET = refusal(
+    409, "its handler runs, and does not wait for this callback yet; nothing has changed: send it again later"
+)
 NO_ACTION = refusal(404, f"there is nothing here: POST to …/ID/ACTION, ACTION one of {', '.join(ACTIONS)}")
 UNSIGNED = refusal(
     401,
@@ -101,6 +104,8 @@ def reply_to(problem: Exception) -> Reply:
     match problem:
         case Refused():
             return problem.reply
+        case CallbackNotFound(is_open=True):
+            return NOT_YET
         case CallbackNotFound() | JobNotFound():
             return NO_CALLBACK
         case UniqueConflict():

@@ -98,6 +98,8 @@ def translate(problem: psycopg.Error, schema: str, secrets: tuple[str, ...] = ()
         path = found[0] if (found := _ITEM.match(text)) else ""
         holder = problem.diag.message_detail
         return kind(text.removeprefix(f"{path}: "), job_id=int(holder) if holder else None, path=path)
+    if issubclass(kind, CallbackNotFound):
+        return kind(text, is_open=problem.diag.message_detail == "open")
     if issubclass(kind, ValidationError):
         path = problem.diag.message_detail or ""
         return kind(text.removeprefix(f"{path}: "), path=path)

@@ -69,6 +69,21 @@ def test_an_unknown_id_is_told_by_every_method(client: Client) -> None:
             call()
 
 
+def test_what_wants_a_job_that_waits_says_so_of_an_open_callback(q: Queue, client: Client) -> None:
+    attempt = q.claimed()
+    callback, _ = register(q, attempt)
+    early: list[Any] = [client.retry_external, lambda id: client.heartbeat_callback(id, 5)]
+    for call in early:
+        with pytest.raises(CallbackNotFound, match="nobody waits yet") as refused:
+            call(callback)
+        assert refused.value.is_open
+    client.resume_external(callback)
+    for call in early:
+        with pytest.raises(CallbackNotFound, match="no callback waits") as refused:
+            call(callback)
+        assert not refused.value.is_open
+
+
 def test_an_answer_in_the_callers_transaction_stands_and_falls_with_it(q: Queue, client: Client) -> None:
     attempt, callback = waiting(q)
     with psycopg.connect(q.dsn) as conn:

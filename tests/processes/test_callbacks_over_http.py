@@ -95,6 +95,9 @@ def test_each_answer_reaches_its_job_once(q: Queue, server: ReceiverProcess) -> 
 def test_an_early_answer_and_an_empty_body_are_taken(q: Queue, server: ReceiverProcess) -> None:
     attempt = q.claimed()
     callback, _ = register(q, attempt)
+    for action in ("heartbeat", "retry"):
+        status, body, _ = server.post(callback, action)
+        assert status == 409 and "send it again later" in body["error"]
     url = build_callback_url(server.url, callback, "resume")
     path = url.removeprefix(server.url)
     headers = {SIGNATURE_HEADER: sign(SECRET, callback, "resume")}
