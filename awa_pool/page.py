@@ -57,6 +57,10 @@ class Phase(IntEnum):
     IDLE = 0
     HANDLER = 1
     WAITING = 2  # its handler waits for a callback
+    ASIDE = 3  # a task of its handler waits for a callback, while others may run
+
+
+_WAITS = (Phase.WAITING, Phase.ASIDE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,14 @@ class PageView:
                 marks[1] |= row.started & ~row.ended
                 marks[2] |= row.completed
         return list(merged.values())
+
+    def waiting(self) -> list[list[int]]:
+        """Return `[[receipt_id, mask], …]` of the attempts whose handlers do nothing but wait for callbacks."""
+        merged: dict[int, int] = {}
+        for each in self.running:
+            if each.phase is Phase.WAITING:
+                merged[each.receipt_id] = merged.get(each.receipt_id, 0) | 1 << each.index
+        return [[receipt_id, mask] for receipt_id, mask in merged.items()]
 
 
 class LanePage:
@@ -324,15 +336,13 @@ class PageReader:
         places = (
             self._place(at * 8)
             for at in self._used_places(lane)
-            if waiting or self._word(at + _PHASE) != Phase.WAITING
+            if waiting or self._word(at + _PHASE) not in _WAITS
         )
         return [running for running in places if running is not None]
 
     def waiting(self) -> int:
         """Count what waits for callbacks."""
-        return sum(
-            self._word(at + _PHASE) == Phase.WAITING for lane in LANES for at in self._used_places(lane)
-        )
+        return sum(self._word(at + _PHASE) in _WAITS for lane in LANES for at in self._used_places(lane))
 
     def _used_places(self, lane: str) -> range:
         """Return the first word of each place that has ever been used."""

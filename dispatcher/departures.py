@@ -11,7 +11,7 @@ from awa_pool.outcomes import DEADLINE_EXCEEDED
 from awa_pool.states import Outcome
 
 from . import notes
-from .books import Receipt
+from .books import Receipt, held_pieces
 from .desk import Desk
 
 GRACE_S = 0.25
@@ -25,6 +25,8 @@ class _Gone:
     marks: dict[int, tuple[int, int]]
     charged: dict[int, dict[str, int]]
     """Receipt -> reason -> mask, where it was killed for certain attempts."""
+    waiting: dict[int, int]
+    """Receipt -> mask of what waited for callbacks."""
 
 
 class Departures:
@@ -61,7 +63,10 @@ class Departures:
                 continue
             reasons = charged.setdefault(row[0], {})
             reasons[row[2]] = reasons.get(row[2], 0) | row[1]
-        self._waiting.append(_Gone(self._desk.now_s + GRACE_S, message, marks, charged))
+        waiting = held_pieces(message.waiting)
+        if waiting is None:
+            self._desk.malformed("supervisor", "WorkerGone.waiting")
+        self._waiting.append(_Gone(self._desk.now_s + GRACE_S, message, marks, charged, waiting or {}))
 
     def check(self, *, at_once: bool = False) -> list[bytes]:
         """Settle what is due; returns the peers that exist no more."""
@@ -89,13 +94,13 @@ class Departures:
                     ran[booked.receipt_id] = ran.get(booked.receipt_id, 0) | booked.ran_by[lane.peer]
             desk.lanes.remove(lane)
             peers.append(lane.peer)
-        lost = returned = 0
+        lost = returned = waited = 0
         for receipt_id in held.keys() | ran.keys() | gone.marks.keys():
             receipt = desk.books.get(receipt_id)
             if receipt is not None:
                 mine = held.get(receipt_id, 0) | receipt.adrift & gone.marks.get(receipt_id, (0, 0))[0]
                 some = self._end(receipt, mine, ran.get(receipt_id, 0), gone)
-                lost, returned = lost + some[0], returned + some[1]
+                lost, returned, waited = lost + some[0], returned + some[1], waited + some[2]
         if not gone.charged:
             self.lost += lost
         if peers or lost or returned:  # a new dispatcher is told of those who died before its time, too
@@ -106,13 +111,15 @@ class Departures:
                 cause=message.cause,
                 jobs_lost=lost,
                 jobs_returned=returned,
+                of_them_waited=waited,
             )
         return peers
 
-    def _end(self, receipt: Receipt, held: int, ran: int, gone: _Gone) -> tuple[int, int]:
-        """Completed bits completed, started ones are lost, the rest goes back; returns (lost, returned) counts.
+    def _end(self, receipt: Receipt, held: int, ran: int, gone: _Gone) -> tuple[int, int, int]:
+        """Completed bits completed, started ones are lost, the rest goes back; returns counts: lost, returned, and of
+        these what waited for callbacks.
 
-        A worker that was killed for certain attempts loses just these: what ran beside them goes back unharmed.
+        What waited ran no code of its own, so the worker did not die of it: it goes back, and no attempt is used. A worker that was killed for certain attempts loses just these: what ran beside them goes back unharmed.
 
         What had run before, and did not complete, is not what the worker died of. Its result went down with the
         worker, unless the finalizer has it: then this comes too late and changes nothing. So it goes back too.
@@ -122,14 +129,15 @@ class Departures:
         mine = (held & ~receipt.ending) | ran
         desk.end(receipt, mine & completed, Outcome.COMPLETED)
         cut = mine & started & ~(completed | ran)
+        waited = cut & gone.waiting.get(receipt.receipt_id, 0)
         lost = 0
         if not gone.charged:
             error = {"error": message.cause, "type": "WorkerDied", "phase": message.phase}
-            lost = desk.end(receipt, cut, Outcome.LOST, error)
+            lost = desk.end(receipt, cut & ~waited, Outcome.LOST, error)
         for reason, mask in gone.charged.get(receipt.receipt_id, {}).items():
             lost |= desk.end(receipt, cut & mask, Outcome.LOST, _charge(message, reason))
         returned = desk.end(receipt, mine & ~(completed | lost), Outcome.RETURN)
-        return lost.bit_count(), returned.bit_count()
+        return lost.bit_count(), returned.bit_count(), (returned & waited).bit_count()
 
 
 def _charge(message: WorkerGone, reason: str) -> dict[str, Any]:

@@ -120,6 +120,7 @@ class World:
         self.notes: list[Note] = []
         self.exited = False
         self.gave_way = False
+        self.spared: set[tuple[int, int]] = set()  # what waited when its worker died
         self.news: list[CallbackNews] = []
         self.next_receipt = 1
         self.number = 0
@@ -279,6 +280,7 @@ class World:
             for _, receipt_id, nonce, index, job_id, _, outcome, *_ in message.items:
                 row = self.rows[receipt_id]
                 assert row.nonce == nonce and row.job_ids[index] == job_id
+                assert outcome == "return" or (receipt_id, index) not in self.spared, "lost in its wait"
                 self._close(receipt_id, index, outcome)
                 pieces[receipt_id] = pieces.get(receipt_id, 0) | 1 << index
             closed = AttemptsClosed([[receipt_id, mask] for receipt_id, mask in pieces.items()])
@@ -377,9 +379,12 @@ class World:
             row = marks.setdefault(receipt_id, [receipt_id, 0, 0])
             row[1] |= 1 << index
             row[2] |= (1 << index) * ((receipt_id, index) in lane.completed)
+        waiting = [[receipt_id, 1 << index] for receipt_id, index in lane.away]
+        self.spared.update(lane.away)
         gone = WorkerGone(
-            lane.worker, lane.incarnation, "killed by signal 9 (SIGKILL)", list(marks.values()), "handler"
-        )
+            lane.worker, lane.incarnation, "killed by signal 9 (SIGKILL)", list(marks.values()), "handler",
+            waiting=waiting,
+        )  # fmt: skip
         self.to_dispatcher.append(SupervisorSaid(gone))
 
     def _page(self, peer: bytes) -> PageRead:

@@ -50,6 +50,8 @@ def read_account(path: str, worker: int, incarnation: str, cause: str) -> tuple[
     except (AwaError, OSError, ValueError):
         view = None
     started = [] if view is None else view.started()
-    phases = sorted({running.phase.name.lower() for running in view.running} if view is not None else set())
-    phase = ",".join(phases) or Phase.IDLE.name.lower()
-    return WorkerGone(worker, incarnation, cause, started, phase), view
+    waiting = [] if view is None else view.waiting()
+    phases = {running.phase for running in view.running} if view is not None else set()
+    phases = phases - {Phase.WAITING} or phases or {Phase.IDLE}  # it died of none that waited
+    phase = ",".join(sorted(each.name.lower() for each in phases))
+    return WorkerGone(worker, incarnation, cause, started, phase, waiting=waiting), view

@@ -42,7 +42,7 @@ class News:
         if child.cut:
             # Cut by the shutdown: nothing counts as started, so that no attempt is used up.
             uncounted = [[receipt, completed, completed] for receipt, _, completed in account.started]
-            account = WorkerGone(account.worker, account.incarnation, account.cause, uncounted, account.phase)
+            account = replace(account, started=uncounted, charged=[])
         self._gone.append((now_s, account))
         known = dispatcher is not None and dispatcher.life in (Life.READY, Life.STOPPING)
         return [Tell(dispatcher.incarnation, account)] if dispatcher is not None and known else []

@@ -136,6 +136,10 @@ class Reins:
     def of_this_thread(self) -> None:
         """Tell that no thread is the handler's own (`ThreadReins` are of one)."""
 
+    def in_handler(self) -> bool:
+        """Say whether the running task is the handler's own, and not one that it has made."""
+        return asyncio.current_task() is self._task
+
     def exceed(self, limit_s: float) -> None:
         """Raise `DeadlineExceeded` in the handler."""
         self.late = True

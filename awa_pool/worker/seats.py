@@ -1,12 +1,16 @@
 """Who sits where in the async lane: which attempts hold a slot, and which wait for a callback and have given theirs away.
 
 A lane starts an attempt while fewer than `capacity` hold a slot. One that waits gives its slot away, unless `most_waiting` have
-done so; one that goes on takes a slot, whether one is free or not. Used by the lane's thread alone, but for `Seat`.
+done so; one that goes on takes a slot, whether one is free or not. Used by the lane's thread alone, but for `Seat` and `show`.
+
+A crash costs no attempt of those that the page shows waiting. So a handler that goes on must not be shown so for one step of
+its code, or it could crash again and again for nothing: its own thread writes the phase, the lane's thread learns of it later.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -39,10 +43,12 @@ class Seat:
 
     def begins_to_wait(self) -> None:
         """Its handler waits from now on. From any thread."""
+        self.seats.show(self, Phase.WAITING if self.reins.in_handler() else Phase.ASIDE)
         self.seats.post(partial(self.seats.give_away, self))
 
     def goes_on(self) -> None:
-        """Its handler waits no more. From any thread."""
+        """Its handler waits no more. From any thread; the page shows it before the handler's next step."""
+        self.seats.show(self, Phase.HANDLER)
         self.seats.post(partial(self.seats.take_back, self))
 
 
@@ -67,6 +73,8 @@ class Seats:
         self._most_waiting = most_waiting
         self._free = list(range(capacity + most_waiting - 1, -1, -1))  # the lowest first: readers look at few
         self._version = 0
+        # Between a seat's end and its phase; entered again where the garbage collector closes a wait in between.
+        self._showing = threading.RLock()
         self._held = 0
         self._given = 0
         self._warned = False
@@ -109,16 +117,22 @@ class Seats:
         """The attempt has ended."""
         if seat.given:
             self.take_back(seat)
-        seat.left = True
         self._held -= 1
-        self._page.set_phase(seat.place, Phase.IDLE)
+        with self._showing:
+            seat.left = True
+            self._page.set_phase(seat.place, Phase.IDLE)
         self._free.append(seat.place)
+
+    def show(self, seat: Seat, phase: Phase) -> None:
+        """Show what an attempt does, unless it has ended and its place is another's. From any thread."""
+        with self._showing:
+            if not seat.left:
+                self._page.set_phase(seat.place, phase)
 
     def give_away(self, seat: Seat) -> None:
         """Let others have the slot of an attempt that waits."""
         if seat.left or seat.given:
             return
-        self._page.set_phase(seat.place, Phase.WAITING)
         if self._given >= self._most_waiting:
             self._warn()
             return
@@ -129,10 +143,7 @@ class Seats:
 
     def take_back(self, seat: Seat) -> None:
         """Let an attempt go on that has waited; it may be one more than there are slots."""
-        if seat.left:
-            return
-        self._page.set_phase(seat.place, Phase.HANDLER)
-        if seat.given:
+        if seat.given and not seat.left:
             seat.given = False
             self._given -= 1
             self._held += 1

@@ -68,6 +68,10 @@ class ThreadReins:
         """Return these reins to the handler's own thread, None to another."""
         return self if threading.get_ident() == self._ident else None
 
+    def in_handler(self) -> bool:
+        """Say whether the calling thread is the handler's own."""
+        return threading.get_ident() == self._ident
+
     def exceed(self, limit_s: float) -> None:
         """Raise `DeadlineExceeded` in the handler. Blocking calls are not broken off: it comes when they return."""
         with self._lock:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from dispatcher_world import FakeLane, World
 
@@ -115,16 +117,55 @@ def test_a_cancel_finds_the_lane_of_what_waits() -> None:
     assert any(isinstance(message, AttemptCancelled) for message in world.supervisor)
 
 
-def test_what_waited_when_its_worker_died_is_lost_though_the_page_has_forgotten_its_start() -> None:
+def ends_of_death(
+    world: World, lane: FakeLane, started: list[Any], waiting: list[Any], charged: list[Any]
+) -> dict[tuple[int, int], str]:
+    """Let a worker die; returns how each of its attempts is ended."""
+    del world.lanes[lane.peer]
+    gone = WorkerGone(lane.worker, lane.incarnation, "killed", started, "handler", charged, waiting)
+    world.step(SupervisorSaid(gone))
+    world.tick(0.3)
+    messages = [m for m in world.to_finalizer if isinstance(m, EndAttempts)]
+    return {(item[1], item[3]): item[6] for message in messages for item in message.items}
+
+
+@pytest.mark.parametrize("forgotten", [False, True], ids=["", "the_page_has_forgotten_its_start"])
+def test_what_waited_when_its_worker_died_goes_back_and_what_ran_is_lost(forgotten: bool) -> None:
+    world = made(3)
+    (lane,) = world.lanes.values()
+    first, second = let_wait(world, lane), let_wait(world, lane)
+    ran = started(world, lane)
+    run(world)
+    marks = [] if forgotten else [[receipt_id, 1 << index, 0] for receipt_id, index in (first, second)]
+    marks.append([ran[0], 1 << ran[1], 0])
+    waiting = [[receipt_id, 1 << index] for receipt_id, index in (first, second)]
+    ends = ends_of_death(world, lane, marks, waiting, [])
+    assert ends == {first: "return", second: "return", ran: "lost"}
+
+
+def test_what_had_waited_and_went_on_when_its_worker_died_is_lost() -> None:
+    world = made(2)
+    (lane,) = world.lanes.values()
+    receipt_id, index = let_wait(world, lane)  # and the word that it goes on is lost
+    ends = ends_of_death(world, lane, [[receipt_id, 1 << index, 0]], [], [])
+    assert ends.pop((receipt_id, index)) == "lost" and set(ends.values()) <= {"return"}
+
+
+def test_what_its_worker_was_killed_for_is_charged_though_it_waits() -> None:
     world = made(2)
     (lane,) = world.lanes.values()
     receipt_id, index = let_wait(world, lane)
-    del world.lanes[lane.peer]
-    world.step(SupervisorSaid(WorkerGone(lane.worker, lane.incarnation, "killed", [], "handler")))
-    world.tick(0.3)
-    (message,) = [m for m in world.to_finalizer if isinstance(m, EndAttempts)]
-    ends = {(item[1], item[3]): item[6] for item in message.items}
-    assert ends.pop((receipt_id, index)) == "lost" and set(ends.values()) <= {"return"}
+    row = [receipt_id, 1 << index]
+    ends = ends_of_death(world, lane, [[*row, 0]], [row], [[*row, "deadline_exceeded"]])
+    assert ends[receipt_id, index] == "lost"
+
+
+def test_an_account_of_waits_that_is_no_such_thing_spares_nothing() -> None:
+    world = made(1)
+    (lane,) = world.lanes.values()
+    receipt_id, index = let_wait(world, lane)
+    ends = ends_of_death(world, lane, [[receipt_id, 1 << index, 0]], [[receipt_id, "x"]], [])
+    assert ends == {(receipt_id, index): "lost"}
 
 
 def test_a_new_dispatcher_learns_from_the_lanes_what_waits() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from awa_pool.messages import WorkerGone
-from awa_pool.page import Page
+from awa_pool.page import PLACE, Page, Phase
 from awa_pool.supervisor.crash import describe_death, read_account
 from awa_pool.supervisor.procfs import _memory_events
 
@@ -47,6 +47,31 @@ def test_the_account_of_a_dead_worker_holds_what_its_page_shows(tmp_path: Path) 
     account, view = read_account(page.path, 1, "i1", "killed by signal 9 (SIGKILL)")
     assert account == WorkerGone(1, "i1", "killed by signal 9 (SIGKILL)", [[77, 0b101, 0b001]], "idle")
     assert view is not None and view.running == []
+
+
+def test_the_account_of_a_dead_worker_names_what_waited(tmp_path: Path) -> None:
+    page = Page.create(str(tmp_path / "page"), 4, kinds=["mail"])
+    lane = page.async_
+    for place, (receipt_id, index) in enumerate([(77, 0), (77, 62), (78, 3), (78, 4)]):
+        lane.use_place(place)
+        values = (1, receipt_id, 5, index, 7, 1, 0, int(Phase.HANDLER), 1.0, 0.0, 1)
+        PLACE.pack_into(lane.buffer, lane.place_offset(place), *values)
+
+    def told() -> tuple[list[list[int]], str]:
+        account, _ = read_account(page.path, 1, "i1", "exited with status 1")
+        return account.waiting, account.phase
+
+    assert told() == ([], "handler")
+    for place in range(3):
+        lane.set_phase(place, Phase.WAITING)
+    assert told() == ([[77, 1 | 1 << 62], [78, 1 << 3]], "handler")
+    lane.set_phase(3, Phase.ASIDE)
+    assert told() == ([[77, 1 | 1 << 62], [78, 1 << 3]], "aside")
+    lane.set_phase(3, Phase.WAITING)
+    assert told()[1] == "waiting"
+    for place in range(4):
+        lane.set_phase(place, Phase.IDLE)
+    assert told() == ([], "idle")
 
 
 @pytest.mark.parametrize("content", [None, b"", b"x" * 500])
