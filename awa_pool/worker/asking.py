@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 RESEND_S = 1.0
 RESEND_MAX_S = 10.0
+LAST_LOOK_S = 0.5
+"""So long an answer that was accepted before the stop may still come: longer than deaf pools take to look again."""
 _LOOK_S = 0.5  # how often it looks for requests that are out of time, once the pool stops
 _CLOSE_S = 1.0
 _NEVER_S = 3600.0
@@ -50,8 +52,8 @@ class Request:
         self.outcome: Message | AwaError | None = None
         self.payload: Sequence[bytes] = ()
 
-    def ends_s(self, stopping_s: float) -> float:
-        """Return until when it waits for its answer in a pool that stops since then."""
+    def ends_s(self, stopping_s: float, look_s: float) -> float:
+        """Return until when it waits for its answer in a pool that stops since then, and looks on for `look_s` seconds."""
         raise NotImplementedError
 
     def begun(self) -> None:
@@ -90,6 +92,7 @@ class Asker:
         self._thread: threading.Thread | None = None
         self._bell: tuple[int, int] | None = None
         self._stopping_s: float | None = None
+        self._look_on_s = 0.0
         self._cut = False
         self._closing = False
 
@@ -143,11 +146,14 @@ class Asker:
                 heappush(self._due, (0.0, request.number))
         self._ring()
 
-    def stopping(self, *, at_once: bool = False) -> None:
-        """The pool stops: requests that it does not answer soon, or `at_once` all, end as ShuttingDown."""
+    def stopping(self, drain_s: float = 0.0, *, at_once: bool = False) -> None:
+        """The pool stops: requests that it does not answer soon, or `at_once` all, end as ShuttingDown.
+
+        A wait looks on for a moment, as its answer may be on its way and its handler has `drain_s` seconds to go on."""
         with self._changed:
             if self._stopping_s is None:
                 self._stopping_s = monotonic()
+                self._look_on_s = min(LAST_LOOK_S, drain_s / 4)
             self._cut = at_once or self._cut
             self._look_s = 0.0
         self._ring()
@@ -214,7 +220,7 @@ class Asker:
             return
         self._look_s = now_s + _LOOK_S
         for request in self._requests.values():
-            ends_s = now_s if self._stopping_s is None else request.ends_s(self._stopping_s)
+            ends_s = now_s if self._stopping_s is None else request.ends_s(self._stopping_s, self._look_on_s)
             if self._closing or self._cut or now_s >= ends_s:
                 self._conclude(request, ShuttingDown(request.cut_short))
             else:

@@ -30,7 +30,7 @@ class Leasing(Request):
     cut_short = "the pool stops, and the database does not answer"
     __slots__ = ()
 
-    def ends_s(self, stopping_s: float) -> float:
+    def ends_s(self, stopping_s: float, look_s: float) -> float:
         return max(stopping_s, self.asked_s) + STOPPING_S
 
     def result(self) -> None:

@@ -170,7 +170,7 @@ class WorkerLoop:
                 case Stop(drain_s, reason):
                     self._drained_by_s = now_s + drain_s
                     if reason != REPLACED:  # one that makes room for another keeps its waits until they end
-                        self._registrar.stopping()
+                        self._registrar.stopping(drain_s)
                     self._tell_lanes_to_drain(now_s)
                 case ActorReplaced("finalizer"):
                     self._greet_finalizer(now_s)

@@ -37,7 +37,7 @@ class Registration(Request):
     __slots__ = ()
     message: RegisterCallback
 
-    def ends_s(self, stopping_s: float) -> float:
+    def ends_s(self, stopping_s: float, look_s: float) -> float:
         return max(stopping_s, self.asked_s) + STOPPING_S
 
     def result(self) -> Registered:

@@ -58,8 +58,8 @@ class Wait(Request):
         super().__init__(number, message, wake, now_s)
         self.job = job
 
-    def ends_s(self, stopping_s: float) -> float:
-        return stopping_s
+    def ends_s(self, stopping_s: float, look_s: float) -> float:
+        return stopping_s + look_s if self.asked_s < stopping_s else stopping_s
 
     def farewell(self) -> Message | None:
         return ForgetCallback(self.number)

@@ -217,6 +217,24 @@ def test_a_stop_gives_the_jobs_back_at_once_and_the_next_pool_runs_them_from_the
             assert paid(dsn, job_id) == [[2]]
 
 
+@pytest.mark.parametrize("listen", [True, False], ids=["listening", "deaf"])
+def test_answers_accepted_just_before_a_stop_are_given_and_their_handlers_end(
+    client: Client, dsn: str, tmp_path: Path, listen: bool
+) -> None:
+    notes = [tmp_path / f"note{n}" for n in range(10)]
+    jobs = [client.insert((Pay, PayAsync)[n % 2](str(note))) for n, note in enumerate(notes)]
+    with pool(tmp_path, dsn, workers=1, listen=listen, **OPTIONS) as process:
+        for job_id in jobs:
+            reaches(client, job_id, "waiting_external", process)
+        for note in notes:
+            client.resume_external(text_in(f"{note}.1"), 5)
+        process.process.terminate()
+        assert process.ended(15.0) == 0, process.log
+    for job_id, note in zip(jobs, notes, strict=True):
+        assert (row(client, job_id).state, len(began(note))) == ("completed", 1)
+        assert paid(dsn, job_id) == [[5]]
+
+
 def test_waits_of_a_worker_that_is_killed_go_back_and_run_again_on_the_same_attempt(
     client: Client, dsn: str, tmp_path: Path
 ) -> None:

@@ -338,6 +338,17 @@ def test_a_wait_is_said_again_and_a_stop_ends_it_at_once(world: World) -> None:
     assert isinstance(world.wait(job, token_of(job))(), ShuttingDown), "and those that begin after it"
 
 
+def test_an_answer_that_was_on_its_way_when_the_pool_began_to_stop_is_still_given(world: World) -> None:
+    answered, other = world.job(), world.job()
+    backs = [world.wait(job, token_of(job)) for job in (answered, other)]
+    heard = [world.heard() for _ in backs]
+    world.registrar.stopping(20.0)
+    peer, message = heard[0]
+    world.finalizer.send(peer, CallbackAnswered(message.request, "answered", 1), b"7")
+    came = [back() for back in backs]
+    assert came.count(7) == 1 and sum(isinstance(each, ShuttingDown) for each in came) == 1
+
+
 def test_a_cancel_and_a_deadline_reach_a_thread_that_waits(world: World) -> None:
     job = world.job()
     back = world.wait(job, token_of(job))
