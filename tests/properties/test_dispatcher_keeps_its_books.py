@@ -16,7 +16,8 @@ ACTIONS = (
     + ["work"] * 8
     + ["finalize"] * 4
     + ["tick", "tick", "long", "lose_answer", "lose_send", "lose_end", "lose_result", "lose_said"]
-    + ["give_way"] * 4 + ["go_on", "heard"]
+    + ["give_way"] * 4
+    + ["go_on", "heard"]
     + ["kill", "resend", "restart", "ready", "replaced", "minute", "retire"]
 )
 
