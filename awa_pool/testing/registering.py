@@ -88,12 +88,14 @@ class ClientRegistrar(Registrar):
         wait = _wait_for(job, callback_id)
         try:
             while True:
-                row = await asyncio.to_thread(self._ask, _wait_call_of(job, callback_id))
+                asked = asyncio.create_task(asyncio.to_thread(self._ask, _wait_call_of(job, callback_id)))
+                row = await asyncio.shield(asked)
                 if row.status not in _NOT_YET:
                     return _waited(wait, row)
                 await asyncio.sleep(_LOOK_S)
                 await asyncio.to_thread(self._call, expire_callbacks(_MOST_EXPIRED))
         except asyncio.CancelledError:
+            await asyncio.wait([asked])  # it cannot be cut short, and may begin the wait
             await asyncio.to_thread(self._ask, _wait_call_of(job, callback_id, gone=True))
             raise
         finally:

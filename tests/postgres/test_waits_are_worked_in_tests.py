@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from awa_pool import AsyncClient, CallbackTimeout, Client, LeaseLost, TransitionRefused
+from awa_pool import AsyncClient, CallbackNotFound, CallbackTimeout, Client, LeaseLost, TransitionRefused
 from awa_pool.job import Job
 from awa_pool.testing import work_one
 
@@ -76,6 +76,28 @@ def test_an_attempt_that_ends_outside_ends_its_wait(
         assert isinstance(result.exception, error) and result.outcome == "stale"
         found = client.get_job(job_id)
         assert found is not None and found.state == state
+
+
+def test_an_async_handler_gives_a_wait_up_and_asks_another(dsn: str) -> None:
+    with Client(dsn) as client:
+        seen: list[object] = []
+
+        @client.task(Pay)
+        async def pay(job: Job[Pay]) -> None:
+            first = await job.register_callback(60)
+            for _ in range(2):
+                with pytest.raises(asyncio.TimeoutError):
+                    await asyncio.wait_for(job.wait_for_callback(first), 0.05)
+                found = client.get_job(job.id)
+                seen.append(found and found.state)
+            second = await job.register_callback(60)
+            with pytest.raises(CallbackNotFound):
+                client.resume_external(first.id)
+            client.resume_external(second.id, 2)
+            seen.append(await job.wait_for_callback(second))
+
+        client.insert(Pay())
+        assert work_one(client).is_completed and seen == ["running", "running", 2]
 
 
 def test_an_async_handler_waits_and_its_loop_goes_on(dsn: str) -> None:
