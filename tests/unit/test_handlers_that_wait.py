@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from asking_rig import in_thread
 
 from awa_pool import (
     CallbackNotFound,
@@ -124,24 +125,12 @@ class World:
 
     def wait(self, job: Any, token: Any) -> Callable[[], Any]:
         """Wait on the handler's own thread; the result waits for what came of it."""
-        outcome: list[Any] = []
 
-        def run() -> None:
-            try:
-                job._seat.reins.begin()
-                outcome.append(job.wait_for_callback(token))
-            except BaseException as problem:  # noqa: BLE001
-                outcome.append(problem)
+        def wait() -> Any:
+            job._seat.reins.begin()
+            return job.wait_for_callback(token)
 
-        thread = threading.Thread(target=run, daemon=True)
-        thread.start()
-
-        def joined() -> Any:
-            thread.join(20.0)
-            assert outcome, "it has not come back"
-            return outcome[0]
-
-        return joined
+        return in_thread(wait)
 
     def heard(self, kind: type[Any] = AwaitCallback) -> tuple[bytes, Any]:
         assert wait_for_mail(self.finalizer, 10.0)

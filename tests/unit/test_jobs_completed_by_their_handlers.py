@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from asking_rig import in_thread
 
 from awa_pool import (
     Cancel,
@@ -221,27 +221,6 @@ def world() -> Iterator[World]:
         yield made
         made.registrar.close()
         made.finalizer.close(0)
-
-
-def in_thread(call: Callable[[], Any]) -> Callable[[], Any]:
-    """Run `call` beside; the result waits for what it returned or raised."""
-    outcome: list[Any] = []
-
-    def run() -> None:
-        try:
-            outcome.append(call())
-        except BaseException as problem:  # noqa: BLE001
-            outcome.append(problem)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-
-    def joined() -> Any:
-        thread.join(20.0)
-        assert outcome, "it has not come back"
-        return outcome[0]
-
-    return joined
 
 
 def test_the_attempt_is_moved_before_the_block_and_the_request_said_again_until_answered(

@@ -7,7 +7,6 @@ import importlib
 import logging
 import re
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from asking_rig import in_thread
 
 from awa_pool import (
     CallbackToken,
@@ -240,27 +240,6 @@ def world() -> Iterator[World]:
         yield made
         made.registrar.close()
         made.finalizer.close(0)
-
-
-def in_thread(call: Callable[[], Any]) -> Callable[[], Any]:
-    """Run `call` beside; the result waits for what it returned or raised."""
-    outcome: list[Any] = []
-
-    def run() -> None:
-        try:
-            outcome.append(call())
-        except BaseException as problem:  # noqa: BLE001
-            outcome.append(problem)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-
-    def joined() -> Any:
-        thread.join(20.0)
-        assert outcome, "it has not come back"
-        return outcome[0]
-
-    return joined
 
 
 def test_a_sync_handler_gets_its_token_once_it_is_committed(world: World) -> None:
