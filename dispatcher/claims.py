@@ -20,6 +20,9 @@ from .pacing import MAX_CLAIM, Poll
 FIRST_CLAIM = 64
 """Jobs of the first claim after a queue gave less than was asked; each full one doubles it. What the last jobs of a queue
 were like says little of the next: a claim sized by no-op jobs would hoard 5 ms ones for seconds."""
+AHEAD_OF_FULL_LANES = 256
+"""Jobs for lanes that are full which are kept here, so that what stands behind them in their queue reaches idle lanes of
+another sort: async handlers that wait must not keep plain jobs from plain workers. More would hoard."""
 EATING_S = 0.2
 """A busy lane that was not heard of for so long has a long job: nothing is claimed ahead for it. (One with short
 jobs reports within LONG_SLICE_S of the worker.)"""
@@ -104,7 +107,8 @@ class Claiming:
                 if free > 0 or desk.now_s - lane.heard_s < EATING_S:
                     slots += lane.capacity
         stocked = desk.books.stocked
-        if idle <= stocked and (not slots or stocked >= desk.pacing.low_water(slots)):
+        unfed = self._unfed() if idle and 0 < stocked < AHEAD_OF_FULL_LANES else 0
+        if not unfed and idle <= stocked and (not slots or stocked >= desk.pacing.low_water(slots)):
             return None
         room = desk.settings.window_jobs - (desk.books.jobs - desk.books.waiting)
         if room <= 0 or desk.books.bytes >= desk.settings.window_bytes:
@@ -118,12 +122,21 @@ class Claiming:
                 names.append(name)
                 limits.append(limit)
         wanted = min(max(limits, default=0), max(self._most, idle)) - stocked
+        if unfed:
+            wanted = max(wanted, min(max(self._most, unfed), AHEAD_OF_FULL_LANES - stocked))
         total = min(wanted, room)
         if total < 1 or (total * 2 < wanted and idle <= stocked):
             return (
                 None  # a small claim costs as much as a big one: wait for room while the lanes have something
             )
         return names, limits, total
+
+    def _unfed(self) -> int:
+        """Idle slots of lanes for which nothing is in stock, beside lanes that are full."""
+        desk = self._desk
+        return sum(
+            lane.idle_slots for lane in desk.lanes.by_peer.values() if desk.stock.head(lane.name) is None
+        )
 
     # --- answers -------------------------------------------------------------------------------------------
 

@@ -26,7 +26,9 @@ so busy that its socket thread waits for a core, or a job given back here could 
 ALWAYS_S = 1.0
 """After this, waiting jobs are recalled although nobody is idle here: another host may be."""
 STALE_STOCK_S = 1.0
-"""Stock from which nothing could be handed over for so long goes back to the database."""
+LONGEST_STALE_S = 30.0
+"""Stock from which nothing could be handed over for so long goes back to the database. If it comes here again and again, as
+nobody else has room for it either, it stays twice as long each time."""
 
 
 class Recalls:
@@ -35,6 +37,8 @@ class Recalls:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._look_s: dict[bytes, tuple[float, float]] = {}  # next look at the page, pause after it
+        self._stale_s = STALE_STOCK_S
+        self._gave_back_s = 0.0
         self.recalled = 0
         self.granted = 0
         self.vouched = 0
@@ -52,7 +56,7 @@ class Recalls:
                     due.append(lane.heard_s + (QUIET_S if self._somebody_idle(lane) else ALWAYS_S))
         oldest_s = self._desk.stock.oldest_s() if self._desk.books.stocked else None
         if oldest_s is not None:
-            due.append(max(oldest_s, self._desk.handed_s) + STALE_STOCK_S)
+            due.append(max(oldest_s, self._desk.handed_s) + self._stale_s)
         return min(due, default=None)
 
     def check(self) -> None:
@@ -71,8 +75,11 @@ class Recalls:
                 self._look_s[lane.peer] = (now_s + pause_s, min(pause_s * 1.5, 0.5))
                 desk.out.append(ReadPage(lane.peer, lane.worker, lane.incarnation))
         oldest_s = desk.stock.oldest_s() if desk.books.stocked else None
-        if oldest_s is not None and now_s >= max(oldest_s, desk.handed_s) + STALE_STOCK_S:
+        if desk.handed_s > self._gave_back_s:
+            self._stale_s = STALE_STOCK_S
+        if oldest_s is not None and now_s >= max(oldest_s, desk.handed_s) + self._stale_s:
             jobs = desk.give_back_stock()
+            self._gave_back_s, self._stale_s = now_s, min(self._stale_s * 2, LONGEST_STALE_S)
             desk.note(logging.DEBUG, notes.JOBS_RETURNED, jobs=jobs, reason="no lane could take them")
 
     def answered(self, lane: Lane, receipt_id: int, mask: int) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from apps import supervised
+from apps import supervised, unruly
 from pool_rig import PoolProcess, pool, wait_until
 
 from awa_pool import Client, InsertRequest
@@ -74,3 +74,14 @@ def test_a_transaction_that_enqueued_and_stays_open_delays_nobody_elses_job(
         assert client.get_job(mine) is None
         slow.commit()
         wait_until("the late job is completed", all_completed(client, 401))
+
+
+def test_plain_jobs_are_run_while_more_async_ones_than_there_is_room_for_stand_before_them(
+    tmp_path: Path, dsn: str, client: Client
+) -> None:
+    mark = unruly.Mark(str(tmp_path / "marks"), LONG_S)
+    with pool(tmp_path, dsn, app="apps.unruly:client", concurrency=2) as process:
+        process.ready()
+        client.insert_many([InsertRequest(args=mark, kind="mark_async") for _ in range(100)])
+        client.insert_many([InsertRequest(args=unruly.Mark(mark.path), kind="mark") for _ in range(20)])
+        wait_until("the plain jobs are completed", all_completed(client, 20))
