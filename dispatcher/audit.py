@@ -122,6 +122,8 @@ class Audit:
         self.number += 1
         self._began_s = self.asked_s = desk.now_s
         self.asking += 1
+        if desk.books.closed is None:
+            desk.books.closed = {}
         self.due_s = desk.now_s + desk.settings.audit_s
         self._begun = {}
         if self._adrift:
@@ -140,7 +142,7 @@ class Audit:
 
     def failed(self) -> None:
         """The database did not answer; an audit that saw nothing decides nothing."""
-        self.asking -= 1
+        self._was_answered()
         self._began_s = None
         self.due_s = self._desk.now_s + (self._desk.settings.audit_s if self.recovered else 0.5)
 
@@ -148,16 +150,29 @@ class Audit:
         """A worker in a long job cannot greet a new dispatcher; its page speaks for what it has started."""
         self._begun = started
 
+    def _was_answered(self) -> dict[int, int]:
+        """Count an answer, or that there will be none; returns what was closed since the first question that waits."""
+        closed = self._desk.books.closed or {}
+        self.asking -= 1
+        if not self.asking:
+            self._desk.books.closed = None
+        return closed
+
     # --- the database's side -------------------------------------------------------------------------------
 
     def rows_read(self, rows: Sequence[OpenRow]) -> None:
         """Compare what the database has open with the books."""
-        self.asking -= 1
         desk, began_s = self._desk, self._began_s
+        closed_since = self._was_answered()
         self._began_s = None
         if began_s is None:
             return
         merged = merge(rows)
+        # Under load the answer is older than the news of what was closed meanwhile. Taken for adrift, that went to the lane
+        # that had said before that it holds it: sixteen such chunks, and the lane was given nothing until the second audit.
+        for receipt_id, mask in closed_since.items():
+            if receipt_id in merged:
+                merged[receipt_id].open_mask &= ~mask
         if not self.recovered:
             self._recover(merged)
             return

@@ -142,6 +142,8 @@ class Books:
         """Of the jobs, what waits for a callback and takes nobody's slot: no part of the window."""
         self.stocked = 0
         self.in_flight: dict[str, int] = {}
+        self.closed: dict[int, int] | None = None
+        """What was closed since the audit asked what the database has open, by receipt; None while it has asked nothing."""
 
     def get(self, receipt_id: int) -> Receipt | None:
         return self.receipts.get(receipt_id)
@@ -242,6 +244,7 @@ class Books:
 
     def close(self, receipt: Receipt, mask: int) -> int:
         """Take closed attempts off the books; returns those that were open."""
+        self.note_closed(receipt.receipt_id, mask)
         mask &= receipt.open
         if mask:
             self._landed(receipt, mask & ~(receipt.ran | receipt.ending))
@@ -252,6 +255,11 @@ class Books:
                 del self.receipts[receipt.receipt_id]
                 self.bytes -= receipt.size_bytes
         return mask
+
+    def note_closed(self, receipt_id: int, mask: int) -> None:
+        """Keep in mind what is closed while the audit waits for an answer: that may be older, and have it open."""
+        if self.closed is not None:
+            self.closed[receipt_id] = self.closed.get(receipt_id, 0) | mask
 
     def _landed(self, receipt: Receipt, mask: int) -> None:
         mask &= ~receipt.waiting

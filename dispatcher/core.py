@@ -296,7 +296,9 @@ class Dispatcher:
                     return
                 for receipt_id, mask in closed.items():
                     receipt = self.desk.books.get(receipt_id)
-                    if receipt is not None:
+                    if receipt is None:
+                        self.desk.books.note_closed(receipt_id, mask)
+                    else:
                         if receipt.ending & mask:
                             self.claiming.look_again()  # what was given back can be claimed now
                         self.desk.close(receipt, mask)

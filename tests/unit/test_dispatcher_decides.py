@@ -8,11 +8,11 @@ import pytest
 from dispatcher_world import FakeLane, World
 
 from awa_pool.dispatcher.claims import FIRST_CLAIM
-from awa_pool.dispatcher.events import Claim, FinalizerSaid, Heard, Notified, Settings
+from awa_pool.dispatcher.events import Claim, FinalizerSaid, Heard, Notified, OpenAttemptsRead, Settings
 from awa_pool.dispatcher.lanes import BUFFER_S, REFILL_S
 from awa_pool.dispatcher.notes import STORE_REFUSED
 from awa_pool.dispatcher.pacing import LONGEST_NAP_S, KindPace, Pacing, Poll
-from awa_pool.events import StoreIsBack, StoreLost, StoreSaysNo, SupervisorSaid, Trouble
+from awa_pool.events import StoreIsBack, StoreLost, StoreSaysNo, SupervisorSaid, Tick, Trouble
 from awa_pool.messages import (
     ActorReplaced,
     AttemptsClosed,
@@ -453,3 +453,22 @@ def test_the_sockets_may_wait_only_while_every_lane_has_enough_to_do():
     dry = ready_world(2, known_s=0.005)
     until_s = dry.core.deaf_until_s()
     assert until_s is None or until_s - dry.now_s < 0.002
+
+
+def test_an_answer_of_the_database_that_is_older_than_the_end_of_an_attempt_gives_no_lane_its_job_again():
+    """The lane held it when it was asked; a lane that is thought to hold what it has done is given nothing more."""
+    world = ready_world(4, workers=1)
+    (lane,) = lanes(world)
+    world.now_s = max(world.now_s, world.core.audit.due_s)
+    world.step(Tick())
+    world.questions.clear()
+    late = OpenAttemptsRead(world.open_rows())
+    assert late.rows
+    while world.work(lane):
+        world.now_s += 0.001
+        world.deliver()
+    run(world)
+    world.step(late)
+    (mine,) = world.core.desk.lanes
+    assert mine.jobs == 0 and world.core.desk.books.jobs == 0
+    assert world.core.desk.books.closed is None
