@@ -17,7 +17,7 @@ from awa_pool.messages import CallbackRegistered, RegisterCallback
 from awa_pool.rules import NAMES as RULES
 
 from .events import CallbackRow, RegisterCallbacks, Send
-from .reading import is_bigint
+from .reading import named_attempt
 from .retry import GATHER_S, REQUEUE_S, gathers_until_s
 
 AGAIN_S = 0.2
@@ -118,20 +118,15 @@ class CallbackRoad:
 
 
 def _read(message: RegisterCallback) -> dict[str, Any] | None:
-    integers = (
-        message.slot, message.receipt_id, message.nonce, message.index, message.job_id, message.run_lease,
-    )  # fmt: skip
+    item = named_attempt(message)
     timeout_s = message.timeout_s
-    if not all(map(is_bigint, integers)) or not (0 <= message.slot < 1 << 15 and 0 <= message.index < 63):
-        return None
-    if type(timeout_s) not in (int, float) or not math.isfinite(timeout_s):
+    if item is None or type(timeout_s) not in (int, float) or not math.isfinite(timeout_s):
         return None
     if not all(
         name in RULES and type(text) is str and "\0" not in text for name, text in message.rules.items()
     ):
         return None
     return {
-        "slot": message.slot, "receipt_id": message.receipt_id, "nonce": message.nonce, "index": message.index,
-        "job_id": message.job_id, "run_lease": message.run_lease, "timeout_s": timeout_s,
+        **item, "timeout_s": timeout_s,
         "wanted_id": message.callback_id, "rules": message.rules or None, "over": message.over or None,
     }  # fmt: skip

@@ -180,6 +180,14 @@ class LookedUp:
 
 
 @dataclass(frozen=True, slots=True)
+class _Failed:
+    """A call failed: what kind of trouble that is, and what the database says."""
+
+    trouble: Trouble
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class CallbacksRegistered:
     """Answer to `RegisterCallbacks`."""
 
@@ -187,11 +195,8 @@ class CallbacksRegistered:
 
 
 @dataclass(frozen=True, slots=True)
-class CallbacksNotRegistered:
+class CallbacksNotRegistered(_Failed):
     """`RegisterCallbacks` failed."""
-
-    trouble: Trouble
-    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +207,8 @@ class AttemptsLeased:
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptsNotLeased:
+class AttemptsNotLeased(_Failed):
     """`LeaseAttempts` failed."""
-
-    trouble: Trouble
-    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +219,8 @@ class WaitsRead:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitsNotRead:
+class WaitsNotRead(_Failed):
     """`WaitForCallbacks` failed."""
-
-    trouble: Trouble
-    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,11 +231,8 @@ class ProgressKept:
 
 
 @dataclass(frozen=True, slots=True)
-class ProgressNotKept:
+class ProgressNotKept(_Failed):
     """`KeepProgress` failed."""
-
-    trouble: Trouble
-    error: str
 
 
 Event = (

@@ -13,7 +13,7 @@ from awa_pool.events import Trouble
 from awa_pool.messages import AttemptLeased, LeaseAttempt
 
 from .events import LeaseAttempts, LeasedRow, Send
-from .reading import is_bigint
+from .reading import named_attempt
 from .retry import REQUEUE_S
 
 AGAIN_S = 0.2
@@ -47,7 +47,7 @@ class LeaseRoad:
 
     def put(self, peer: bytes, message: LeaseAttempt, now_s: float) -> bool:
         """Take a request, unless it waits here already; False when it cannot be read."""
-        item = _read(message)
+        item = named_attempt(message)
         if item is None:
             return False
         self._heard_s = now_s
@@ -99,15 +99,3 @@ class LeaseRoad:
 
 def _answer(request: _Request, status: str, error: str = "") -> Send:
     return Send(request.peer, AttemptLeased(request.number, status, error))
-
-
-def _read(message: LeaseAttempt) -> dict[str, Any] | None:
-    integers = (
-        message.slot, message.receipt_id, message.nonce, message.index, message.job_id, message.run_lease,
-    )  # fmt: skip
-    if not all(map(is_bigint, integers)) or not (0 <= message.slot < 1 << 15 and 0 <= message.index < 63):
-        return None
-    return {
-        "slot": message.slot, "receipt_id": message.receipt_id, "nonce": message.nonce, "index": message.index,
-        "job_id": message.job_id, "run_lease": message.run_lease,
-    }  # fmt: skip

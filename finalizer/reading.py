@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from awa_pool.messages import AttemptsEnded, EndAttempts
+from awa_pool.messages import AttemptsEnded, AwaitCallback, EndAttempts, LeaseAttempt, RegisterCallback
 from awa_pool.states import Outcome
 
 from .flush import Item, Part, Result
@@ -16,6 +16,7 @@ from .staged import StagedEnd
 
 _OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 _BIGINT = 1 << 63
+_NAMES_OF_ATTEMPT = ("slot", "receipt_id", "nonce", "index", "job_id", "run_lease")
 LONGEST_DELAY_S = 366 * 86400.0 * 100
 
 
@@ -137,6 +138,13 @@ def read_item(entry: list[Any]) -> dict[str, Any] | None:
         if outcome == Outcome.CANCEL and isinstance(error.get("error"), str):
             values["reason"] = error["error"]
     return values
+
+
+def named_attempt(message: LeaseAttempt | RegisterCallback | AwaitCallback) -> dict[str, Any] | None:
+    """Return the attempt that a message names, as an item for the database; None if it names none."""
+    item = {name: getattr(message, name) for name in _NAMES_OF_ATTEMPT}
+    fits = all(map(is_bigint, item.values())) and 0 <= message.slot < 1 << 15 and 0 <= message.index < 63
+    return item if fits else None
 
 
 def is_bigint(value: Any) -> bool:

@@ -17,7 +17,7 @@ from awa_pool.events import Trouble
 from awa_pool.messages import AwaitCallback, CallbackAnswered, CallbackNews, ForgetCallback
 
 from .events import Send, WaitForCallbacks, WaitRow
-from .reading import is_bigint
+from .reading import is_bigint, named_attempt
 from .retry import GATHER_S, REQUEUE_S, gathers_until_s
 
 POLL_S = 5.0
@@ -258,13 +258,9 @@ class Waits:
 
 
 def _read(message: AwaitCallback) -> dict[str, Any] | None:
-    integers = (
-        message.request, message.slot, message.receipt_id, message.nonce, message.index, message.job_id,
-        message.run_lease,
-    )  # fmt: skip
-    if not all(map(is_bigint, integers)) or not (0 <= message.slot < 1 << 15 and 0 <= message.index < 63):
-        return None
-    return {
-        "slot": message.slot, "receipt_id": message.receipt_id, "nonce": message.nonce, "index": message.index,
-        "job_id": message.job_id, "run_lease": message.run_lease, "callback_id": message.callback_id,
-    }  # fmt: skip
+    item = named_attempt(message)
+    return (
+        None
+        if item is None or not is_bigint(message.request)
+        else {**item, "callback_id": message.callback_id}
+    )

@@ -319,14 +319,8 @@ class LaneCore:
         self._kept_bytes += size
         self.jobs_done += jobs
         piece.unacknowledged += 1
-        piece.done, piece.others, piece.staged, piece.owned, piece.timings, piece.told = (
-            {},
-            [],
-            {},
-            [],
-            {},
-            None,
-        )
+        piece.done, piece.others, piece.staged, piece.owned = {}, [], {}, []
+        piece.timings, piece.told = {}, None
         return [ToFinalizer(message, payload), ToDispatcher(ran)]
 
     def _has_more_than(self, piece: Piece) -> bool:
