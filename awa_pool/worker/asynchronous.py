@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # loaded by the first plain handler that may wait
 
 _START_S = 30.0
 _TICK_S = 0.1  # resending, and a second look at sockets whose descriptors only tell of edges
+_IDLE_TICK_S = 0.5  # the same with nothing in hand: ten looks a second cost each worker 0.2 % of a core
 
 _SAY_WAITS_S = 0.02
 """Between two words on who waits, under load; one that goes on and waits again meanwhile is not worth one."""
@@ -163,7 +164,8 @@ class AsyncLane:
     def _tick(self) -> None:
         self._lane.step(Tick(), monotonic())
         self._pump()
-        self._loop.call_later(_TICK_S, self._tick)
+        in_hand = not self._core.settled or self._core.next_due_s() is not None
+        self._loop.call_later(_TICK_S if in_hand else _IDLE_TICK_S, self._tick)
 
     def _posted(self, event: Event | Callable[[], None]) -> None:
         if callable(event):
