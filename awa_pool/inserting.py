@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from . import validation as gate
 from .declarations import Declarations
 from .errors import ValidationError
-from .requests import Chunk, Document, InsertRequest, chunks_of, documents_of, options_of
+from .requests import Chunk, Document, InsertRequest, Rows, chunks_of, documents_of, options_of
 from .unique import bucket_of, checked_on_conflict, checked_period, key_of
 
 if TYPE_CHECKING:  # psycopg costs a worker 20 MB
@@ -29,7 +29,7 @@ class CopyLoad:
         self.count = 0
         self.queues: set[str] = set()
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Iterator[Rows]:
         for chunk in self._chunks:
             self.count += len(chunk)
             plain = chunk

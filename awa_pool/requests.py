@@ -126,6 +126,8 @@ class _Frame:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.goes_as_document = options.run_at is not None or options.unique is not None
+        extras = (options.metadata, options.ordering_key, options.deadline_s)
+        self.is_plain = not options.tags and extras == (None, None, None)
 
     def json(self) -> tuple[bytes, bytes]:
         options = self.options
@@ -149,17 +151,16 @@ class _Frame:
             rest["unique_states"] = options.unique.states
         return head, b"," + orjson.dumps(rest)[1:] if rest else b"}"
 
-    def copy_row(self) -> tuple[bytes, bytes]:
+    def copy_row(self, plain: bool) -> tuple[bytes, bytes]:
         options = self.options
-        columns = [
-            _copy_text(options.queue),
-            b"%d" % options.priority,
-            b"%d" % options.max_attempts,
-            b"\\N" if options.metadata is None else _copy_escape(options.metadata),
-            b"\\N" if not options.tags else _copy_text(_array_literal(options.tags)),
-            b"\\N" if options.ordering_key is None else _copy_text(options.ordering_key),
-            b"\\N" if options.deadline_s is None else repr(options.deadline_s).encode(),
-        ]
+        columns = [_copy_text(options.queue), b"%d" % options.priority, b"%d" % options.max_attempts]
+        if not plain:
+            columns += [
+                b"\\N" if options.metadata is None else _copy_escape(options.metadata),
+                b"\\N" if not options.tags else _copy_text(_array_literal(options.tags)),
+                b"\\N" if options.ordering_key is None else _copy_text(options.ordering_key),
+                b"\\N" if options.deadline_s is None else repr(options.deadline_s).encode(),
+            ]
         return _copy_text(options.kind) + b"\t", b"\t" + b"\t".join(columns) + b"\n"
 
 
@@ -199,6 +200,13 @@ class Document(NamedTuple):
     keyed: bool
 
 
+class Rows(NamedTuple):
+    """Jobs as rows of COPY's text form; `plain`: with the columns only that every job has."""
+
+    text: bytes
+    plain: bool
+
+
 class Chunk:
     """Validated jobs of one bulk call; `places` are their indexes in the call, by default consecutive from `first`."""
 
@@ -222,13 +230,14 @@ class Chunk:
             parts.append(head + (tail + b"," + head).join(texts) + tail)
         return (b"[" + b",".join(parts) + b"]").decode()
 
-    def copy_rows(self) -> bytes:
-        """Return the jobs as rows of COPY's text form (not for those that go as documents)."""
+    def copy_rows(self) -> Rows:
+        """Return the jobs as rows of COPY (not for those that go as documents)."""
+        plain = all(frame.is_plain for frame in set(self._frames))
         parts = []
         for frame, texts in self._runs():
-            head, tail = frame.copy_row()
+            head, tail = frame.copy_row(plain)
             parts.append(head + (tail + head).join(map(_copy_escape, texts)) + tail)
-        return b"".join(parts)
+        return Rows(b"".join(parts), plain)
 
     def split(self) -> tuple[Chunk, Chunk]:
         """Part the jobs that COPY takes from those that go as documents: with a due time, or unique."""

@@ -20,7 +20,7 @@ from awa_pool.errors import AwaError
 from awa_pool.sqlfiles import quoted_schema
 
 from . import statements as do
-from .connection import refuse_mismatch, target
+from .connection import accept, target
 from .pool import (
     END_S,
     POOL_SIZE,
@@ -45,10 +45,13 @@ _pools: weakref.WeakSet[AsyncPool] = weakref.WeakSet()
 class AsyncStore:
     """A `Store` whose calls are awaited."""
 
-    def __init__(self, conn: AsyncConn, schema: str = "awa_pool", secrets: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, conn: AsyncConn, schema: str = "awa_pool", secrets: tuple[str, ...] = (), *, ours: bool = False
+    ) -> None:
         self.conn = conn
         self.schema = schema
         self.secrets = secrets
+        self._ours = ours
 
     async def run(self, call: Call[T]) -> T:
         """Run one call in the connection's present transaction (of its own under autocommit)."""
@@ -57,7 +60,7 @@ class AsyncStore:
                 await cursor.execute(
                     query_text(call.query, self.schema),
                     call.params or None,
-                    prepare=False,
+                    prepare=None if call.prepared and self._ours else False,
                     binary=call.binary,
                 )
                 result = cursor.pgresult
@@ -88,9 +91,9 @@ async def connect_async(dsn: str, schema: str = "awa_pool", role: str = "client"
         )
     except psycopg.Error as problem:
         raise translate(problem, schema, where.secrets) from None
-    store = AsyncStore(conn, schema, where.secrets)
+    store = AsyncStore(conn, schema, where.secrets, ours=True)
     try:
-        refuse_mismatch(await store.run(do.schema_facts()), schema)
+        accept(conn, await store.run(do.schema_facts()), schema)
     except BaseException:
         await conn.close()
         raise
@@ -133,7 +136,7 @@ class AsyncPool:
             except PoolTimeout:
                 raise lender.source.reason(self._size) from None
             if is_alive(conn):
-                return lender, AsyncStore(conn, lender.schema, lender.secrets)
+                return lender, AsyncStore(conn, lender.schema, lender.secrets, ours=True)
             await home.leave(lender)
             await lender.pool.putconn(conn)
 

@@ -7,6 +7,7 @@ A connection in the caller's own transaction is used as it stands, and neither c
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -16,7 +17,7 @@ from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
 from awa_pool.errors import AwaError, UniqueConflict, ValidationError
-from awa_pool.requests import Document
+from awa_pool.requests import Document, Rows
 
 from . import statements as do
 from . import unique
@@ -67,7 +68,7 @@ async def enqueue_documents_async(
 
 def copy_jobs(
     store: Store,
-    blocks: Iterable[bytes],
+    blocks: Iterable[Rows],
     later: Callable[[], Iterable[Document]],
     queues: set[str],
     on_conflict: str = "raise",
@@ -77,10 +78,12 @@ def copy_jobs(
     conn = store.conn
     try:
         with _transaction(conn):
-            statement = _copy_into(store.run(do.copy_target()), store.schema)
-            with psycopg.Cursor(conn) as cursor, cursor.copy(statement) as copy:
-                for block in blocks:
-                    copy.write(block)
+            target = store.run(do.copy_target())
+            for plain, group in itertools.groupby(blocks, key=_is_plain):
+                statement = _copy_into(target, store.schema, plain)
+                with psycopg.Cursor(conn) as cursor, cursor.copy(statement) as copy:
+                    for rows in group:
+                        copy.write(rows.text)
             for document in later():
                 try:
                     answer = store.run(_call(document, on_conflict))
@@ -95,7 +98,7 @@ def copy_jobs(
 
 async def copy_jobs_async(
     store: AsyncStore,
-    blocks: Iterable[bytes],
+    blocks: Iterable[Rows],
     later: Callable[[], Iterable[Document]],
     queues: set[str],
     on_conflict: str = "raise",
@@ -105,13 +108,12 @@ async def copy_jobs_async(
     conn = store.conn
     try:
         async with _transaction_async(conn):
-            statement = _copy_into(await store.run(do.copy_target()), store.schema)
-            async with (
-                psycopg.AsyncCursor(conn) as cursor,
-                cursor.copy(statement) as copy,
-            ):
-                for block in blocks:
-                    await copy.write(block)
+            target = await store.run(do.copy_target())
+            for plain, group in itertools.groupby(blocks, key=_is_plain):
+                statement = _copy_into(target, store.schema, plain)
+                async with psycopg.AsyncCursor(conn) as cursor, cursor.copy(statement) as copy:
+                    for rows in group:
+                        await copy.write(rows.text)
             for document in later():
                 try:
                     answer = await store.run(_call(document, on_conflict))
@@ -124,9 +126,14 @@ async def copy_jobs_async(
         raise translate(problem, store.schema, store.secrets) from None
 
 
-def _copy_into(target: str, schema: str) -> bytes:
+def _is_plain(rows: Rows) -> bool:
+    return rows.plain
+
+
+def _copy_into(target: str, schema: str, plain: bool) -> bytes:
     """The COPY statement for a table that the database named."""
-    return query_text("copy_jobs", schema).replace(b"{target}", target.encode())
+    query = query_text("copy_plain_jobs" if plain else "copy_jobs", schema)
+    return query.replace(b"{target}", target.encode())
 
 
 def _owns_transaction(conn: Conn | AsyncConn) -> bool:

@@ -80,7 +80,7 @@ class Pool:
             except PoolTimeout:
                 raise lender.source.reason(self._size) from None
             if is_alive(conn):
-                return lender, Store(conn, lender.schema, lender.secrets)
+                return lender, Store(conn, lender.schema, lender.secrets, ours=True)
             home.leave(lender)
             lender.pool.putconn(conn)
 

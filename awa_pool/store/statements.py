@@ -28,6 +28,7 @@ class Call(Generic[R]):
     params: dict[str, Any]
     read: Callable[[Rows], R]
     binary: bool = False  # rows in PostgreSQL's binary form: cheaper for long arrays
+    prepared: bool = False  # parsed and planned once a session of ours; only where the columns never change
 
 
 class ClaimedReceipt(NamedTuple):
@@ -192,6 +193,7 @@ class SchemaFacts(NamedTuple):
     system_identifier: int
     cluster_identifier: int
     works_from: int  # oldest schema version whose release may work on this one
+    backend_pid: int  # of the server process that answered
 
 
 # --- readers -------------------------------------------------------------------------------------------------

@@ -51,10 +51,14 @@ class Store:
     serialization, lock timeout), SchemaMismatch, StoreRefused; never psycopg's own.
     """
 
-    def __init__(self, conn: Conn, schema: str = "awa_pool", secrets: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, conn: Conn, schema: str = "awa_pool", secrets: tuple[str, ...] = (), *, ours: bool = False
+    ) -> None:
+        """`ours`: `connect` opened the connection, no user of the library."""
         self.conn = conn
         self.schema = schema
         self.secrets = secrets
+        self._ours = ours
 
     def run(self, call: Call[T]) -> T:
         """Run one call in the connection's present transaction (of its own under autocommit)."""
@@ -65,7 +69,7 @@ class Store:
                 cursor.execute(
                     query_text(call.query, self.schema),
                     call.params or None,
-                    prepare=False,
+                    prepare=None if call.prepared and self._ours else False,
                     binary=call.binary,
                 )
                 result = cursor.pgresult  # asked itself: the cursor's description makes an object a column

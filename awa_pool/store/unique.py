@@ -44,14 +44,14 @@ def put(options: Options, args: str, key: bytes | None, on_conflict: str) -> Cal
         "max_attempts": options.max_attempts,
     }  # fmt: skip
     if key is None and options[_PLAIN:] == _NOTHING:  # most jobs: half the parameters, a tenth less time
-        return Call("enqueue_plain", params, lambda rows: Put(rows[0][0], True))
+        return Call("enqueue_plain", params, lambda rows: Put(rows[0][0], True), prepared=True)
     params |= {
         "run_at": options.run_at,
         "metadata": None if options.metadata is None else options.metadata.decode(),
         "tags": options.tags, "ordering_key": options.ordering_key, "deadline_s": options.deadline_s,
     }  # fmt: skip
     if key is None or options.unique is None:
-        return Call("enqueue", params, lambda rows: Put(rows[0][0], True))
+        return Call("enqueue", params, lambda rows: Put(rows[0][0], True), prepared=True)
     params |= {"unique_key": key, "unique_states": options.unique.states, "on_conflict": on_conflict}
     return Call("put_unique", params, lambda rows: Put(*rows[0]))
 

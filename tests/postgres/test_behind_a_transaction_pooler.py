@@ -34,7 +34,11 @@ def test_clients_work_through_a_pooler(pooled, dsn):
 
     with Client(pooled) as client:
         declare(client)
-        job_id = client.insert(SendEmail("x"))
+        with Client(pooled) as other:  # each on sessions of the other
+            declare(other)
+            for _ in range(20):
+                job_id = client.insert(SendEmail("x"))
+                other.insert(SendEmail("x"))
         assert len(client.insert_many([SendEmail("x")] * 1_500)) == 1_500
         assert client.insert_many_copy([SendEmail("x")] * 1_500) == 1_500
         assert client.cancel(job_id) is State.CANCELLED
@@ -46,7 +50,7 @@ def test_clients_work_through_a_pooler(pooled, dsn):
         assert [q.queue for q in client.queue_stats()] == ["mail"]
     with psycopg.connect(dsn) as conn:
         assert conn.execute("select count(*) from awa_pool.jobs_ready where queue = 'mail'").fetchone() == (
-            6_041,
+            6_080,
         )
 
 

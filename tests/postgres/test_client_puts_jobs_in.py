@@ -20,6 +20,8 @@ from awa_pool.errors import (
     TransitionRefused,
     ValidationError,
 )
+from awa_pool.requests import CHUNK_JOBS
+from awa_pool.store.connection import PREPARE_AFTER
 
 ODD = "a\\b\"\t\n'é🦀 \\N {x,y} \\u0041"
 LATER = timedelta(hours=1)
@@ -84,6 +86,33 @@ def test_bulk_and_copy_store_the_same_as_single_inserts(client):
     assert bodies[0] == bodies[3] == bodies[6]
     assert bodies[1] == bodies[4]
     assert rows[6].id == single
+
+
+def test_copy_keeps_the_order_of_jobs_with_and_without_rare_options(client):
+    items = [
+        ({"n": n}, {"kind": "k", "tags": ["t"] if n // CHUNK_JOBS % 2 else None})
+        for n in range(3 * CHUNK_JOBS)
+    ]
+    assert client.insert_many_copy(items) == len(items)
+    listed = [(job.args["n"], job.tags) for job in client.list_jobs(limit=1)]
+    assert listed == [(len(items) - 1, [])]
+    first = client.list_jobs(limit=1)[0].id - len(items) + 1
+    for n in (0, CHUNK_JOBS - 1, CHUNK_JOBS, 2 * CHUNK_JOBS - 1, 2 * CHUNK_JOBS):
+        job = client.get_job(first + n)
+        assert (job.args["n"], bool(job.tags)) == (n, bool(n // CHUNK_JOBS % 2))
+
+
+def test_a_session_of_our_own_keeps_the_plan_of_an_insert_and_a_callers_does_not(dsn, client):
+    text = "select count(*) from pg_prepared_statements where statement like '%%enqueue%%'"
+    for n in range(PREPARE_AFTER + 1):
+        client.insert(SendEmail("x", n))
+        client.insert(SendEmail("x", n), tags=["t"])
+    with client._opened().store() as store:
+        assert store.conn.execute(text).fetchone() == (2,)
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        for n in range(PREPARE_AFTER + 1):
+            client.insert(SendEmail("x", n), conn=conn)
+        assert conn.execute(text).fetchone() == (0,)
 
 
 def test_jobs_with_a_due_time_wait_whichever_way_they_came(client):

@@ -24,7 +24,7 @@ from awa_pool.errors import (
     ValidationError,
 )
 from awa_pool.store import statements as do
-from awa_pool.store.connection import connect, target
+from awa_pool.store.connection import PREPARE_AFTER, connect, target
 from awa_pool.store.listener import Listener, ListenerBack, ListenerLost, Notified
 from awa_pool.store.mailbox import Mailbox
 from awa_pool.store.migrate import migrate
@@ -52,7 +52,7 @@ def test_a_connection_carries_its_role_and_our_settings_and_those_of_the_dsn_win
     assert "tcp_user_timeout" in conninfo
     store = connect(dsn, role="dispatcher")
     assert store.conn.autocommit
-    assert store.conn.prepare_threshold is None
+    assert store.conn.prepare_threshold == PREPARE_AFTER
     store.close()
 
 

@@ -128,13 +128,18 @@ def test_copy_rows_are_escaped():
     odd = 'a\\b\t"\n\r'
     options = {"kind": odd, "queue": odd, "tags": [odd, "{,}"], "metadata": {"m": odd}, "ordering_key": odd}
     (chunk,) = chunks_of(registry(), [({"x": odd}, options), Resize(1)])
-    first, second = (
-        chunk.copy_rows().decode().splitlines() if "\r" not in chunk.copy_rows().decode() else ("", "")
-    )
+    rows = chunk.copy_rows()
+    assert not rows.plain
+    first, second = rows.text.decode().splitlines() if b"\r" not in rows.text else ("", "")
     assert first.split("\t")[0] == 'a\\\\b\\t"\\n\\r'
     assert first.split("\t")[1] == '{"x":"a\\\\\\\\b\\\\t\\\\"\\\\n\\\\r"}'
     assert len(first.split("\t")) == len(second.split("\t")) == 9
     assert second == 'resize\t{"n":1,"name":"x"}\tpictures\t1\t3\t\\N\t\\N\t\\N\t\\N'
+
+
+def test_jobs_without_rare_options_leave_their_columns_out_of_copy():
+    (chunk,) = chunks_of(registry(), [Resize(1), ({"x": 2}, {"kind": "k", "queue": "q", "tags": []})])
+    assert chunk.copy_rows() == (b'resize\t{"n":1,"name":"x"}\tpictures\t1\t3\nk\t{"x":2}\tq\t2\t25\n', True)
 
 
 def test_jobs_with_a_due_time_are_parted_from_the_rest():
