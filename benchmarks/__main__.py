@@ -34,7 +34,9 @@ def parser(known: dict[str, Benchmark]) -> argparse.ArgumentParser:
     form.add_argument(
         "--scale", type=float, default=1.0, help="factor on the number of jobs, for a quick look"
     )
-    form.add_argument("--minutes", type=float, default=5.0, help="how long chaos, outage and pinned go on")
+    form.add_argument(
+        "--minutes", type=float, default=5.0, help="how long chaos, outage, pinned and soak go on"
+    )
     form.add_argument("--rate", type=float, default=5000.0, help="jobs per second of pinned")
     form.add_argument("--seed", type=int, default=1, help="which storm chaos makes")
     return form

@@ -180,6 +180,10 @@ class Pool:
         """Return the end of what the pool has written."""
         return self._log.read_text(errors="replace")[-2000:]
 
+    def lines(self) -> list[str]:
+        """Return all that the pool has written."""
+        return self._log.read_text(errors="replace").splitlines()
+
     def stop(self) -> None:
         """End the pool as Ctrl-C would; by force when it does not end."""
         if self._process.poll() is None:

@@ -122,6 +122,8 @@ def _read(message: RegisterCallback) -> dict[str, Any] | None:
     timeout_s = message.timeout_s
     if item is None or type(timeout_s) not in (int, float) or not math.isfinite(timeout_s):
         return None
+    if not 1 <= message.nth < 1 << 31:
+        return None
     if not all(
         name in RULES and type(text) is str and "\0" not in text for name, text in message.rules.items()
     ):
@@ -129,4 +131,5 @@ def _read(message: RegisterCallback) -> dict[str, Any] | None:
     return {
         **item, "timeout_s": timeout_s,
         "wanted_id": message.callback_id, "rules": message.rules or None, "over": message.over or None,
+        "nth": message.nth,
     }  # fmt: skip

@@ -6,9 +6,16 @@ import json
 from typing import Any
 from uuid import UUID
 
+import psycopg
+import pytest
 from general_rig import Attempt, Queue
 
 HOUR_S = 3600.0
+ANSWERS = {
+    "resume_external": ('{"a": 1}',), "complete_external": ("1",), "fail_external": ("no",), "retry_external": (),
+    "resolve_callback": ("1", "complete"), "heartbeat_callback": (60.0,),
+}  # fmt: skip
+"""What each answer says beside the callback's id."""
 
 
 def told(attempt: Attempt, **more: Any) -> dict[str, Any]:
@@ -92,3 +99,10 @@ def make_overdue(q: Queue, job_id: int) -> None:
 def expire(q: Queue) -> int:
     """Run the housekeeping of callbacks once -> how many timed out."""
     return q.one("select expired from awa_pool.expire_callbacks(1000)")
+
+
+def refused(q: Queue, function: str, callback: str, *values: object) -> None:
+    """The answer is refused as one to a callback that is not there."""
+    with pytest.raises(psycopg.Error) as problem:
+        answer(q, function, callback, *values)
+    assert problem.value.sqlstate == "AW008"

@@ -19,7 +19,7 @@ from awa_pool.store.statements import Call
 from awa_pool.tokens import Registered, Rules
 from awa_pool.worker.attempt import Attempt
 from awa_pool.worker.leasing import leasing
-from awa_pool.worker.registering import Registrar, Registration, given_up
+from awa_pool.worker.registering import Registrar, Registration, count_callback, given_up
 from awa_pool.worker.reporting import identity_of
 from awa_pool.worker.waiting import Wait, wait_for
 
@@ -128,6 +128,7 @@ def _message_of(job: Attempt, timeout_s: float, rules: Rules) -> RegisterCallbac
         timeout_s,
         rules,
         given_up(job),
+        count_callback(job),
     )
 
 

@@ -26,7 +26,19 @@ if TYPE_CHECKING:  # loaded by the first handler that completes its job, or stag
 class Attempt(Job[Any]):
     """A job with what a worker has to remember of it while it runs."""
 
-    __slots__ = ("_began_s", "_completion", "_left", "_piece", "_seat", "_told", "_wait", "_waited_for")
+    __slots__ = (
+        "_asked",
+        "_began_s",
+        "_completion",
+        "_left",
+        "_piece",
+        "_seat",
+        "_told",
+        "_wait",
+        "_waited_for",
+    )
+    _asked: int
+    """How many callbacks its handler has asked for."""
     _began_s: float
     """Set where the kind has hooks."""
     _completion: Completion

@@ -148,19 +148,31 @@ def given_up(job: Attempt) -> str:
     return getattr(job, "_waited_for", "")
 
 
+def count_callback(job: Attempt) -> int:
+    """Return the number, from 1, of one more callback that the attempt asks for."""
+    job._asked = getattr(job, "_asked", 0) + 1
+    return job._asked
+
+
 def _registration_of(job: Attempt, timeout_s: float, rules: Rules | None) -> Asking[Registration]:
-    return partial(registration, timeout_s, rules or {}, given_up(job))
+    return partial(registration, timeout_s, rules or {}, given_up(job), count_callback(job))
 
 
 def registration(
-    timeout_s: float, rules: Rules, over: str, wake: Callable[[], object], number: int, identity: list[int]
+    timeout_s: float,
+    rules: Rules,
+    over: str,
+    nth: int,
+    wake: Callable[[], object],
+    number: int,
+    identity: list[int],
 ) -> Registration:
     """Make the request for a callback, with a random id."""
     from uuid import uuid4  # worth 1 MiB to a worker that registers none
 
     slot, receipt_id, nonce, index, job_id, run_lease = identity
     message = RegisterCallback(
-        number, slot, receipt_id, nonce, index, job_id, run_lease, str(uuid4()), timeout_s, rules, over
+        number, slot, receipt_id, nonce, index, job_id, run_lease, str(uuid4()), timeout_s, rules, over, nth
     )
     return Registration(number, message, wake, monotonic())
 

@@ -5,7 +5,7 @@
 -- Locks: receipts by id, SKIP LOCKED; the new rows. Errors: none.
 create or replace function {schema}.lease_attempts_{slot}(
     p_places int[], p_receipts bigint[], p_nonces bigint[], p_indexes int[], p_job_ids bigint[], p_leases bigint[],
-    p_timeouts float8[], p_ids uuid[], p_rules json[] default null
+    p_timeouts float8[], p_ids uuid[], p_rules json[] default null, p_nths int[] default null
 ) returns table(place int, status text, callback_id uuid, number int)
 language plpgsql volatile
 set search_path = {schema}, pg_catalog, pg_temp
@@ -18,8 +18,8 @@ begin
     return query
     with want as materialized (
         select w.*, 1::bigint << w.idx as bit
-        from unnest(p_places, p_receipts, p_nonces, p_indexes, p_job_ids, p_leases, p_timeouts, p_ids, p_rules)
-            as w(place, receipt_id, nonce, idx, job_id, run_lease, timeout_s, wanted_id, rules)
+        from unnest(p_places, p_receipts, p_nonces, p_indexes, p_job_ids, p_leases, p_timeouts, p_ids, p_rules, p_nths)
+            as w(place, receipt_id, nonce, idx, job_id, run_lease, timeout_s, wanted_id, rules, nth)
     ),
     asked as (
         select array_agg(a.receipt_id) as receipts, array_agg(a.mask) as masks
@@ -64,7 +64,7 @@ begin
             b.created_at, b.metadata, b.tags, b.ordering_key, b.errors, b.snoozes, b.deadline_s, b.unique_key,
             b.unique_states, b.progress, b.receipt_id, r.nonce, b.idx, {slot}, r.runtime_id, r.request_id, r.claimed_at,
             case when v.timeout_s is not null then coalesce(v.wanted_id, gen_random_uuid()) end,
-            answer_number(b.metadata) + (v.timeout_s is not null)::int,
+            answer_number(b.metadata) + case when v.timeout_s is null then 0 else coalesce(v.nth, 1) end,
             case when v.timeout_s is not null then due_after(v.timeout_s) end, v.rules
         from verdict as v
         join body as b on b.receipt_id = v.receipt_id and b.idx = v.idx
