@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import re
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,24 +29,17 @@ from awa_pool import (
     ValidationError,
 )
 from awa_pool.job import Job
-from awa_pool.messages import AskHolding as Audit
 from awa_pool.messages import (
-    AttemptsWait,
     AwaitCallback,
     CallbackAnswered,
     CallbackRegistered,
     ForgetCallback,
-    Holding,
     RegisterCallback,
 )
-from awa_pool.page import Page, PageReader, Phase
-from awa_pool.testing import HandlerJob
 from awa_pool.wire import Router, wait_for_mail
 from awa_pool.worker.attempt import job_type_of
-from awa_pool.worker.core import LaneCore
-from awa_pool.worker.events import Arrived, Flush, Piece, SayWaits, ToDispatcher, ToFinalizer
+from awa_pool.worker.events import Piece
 from awa_pool.worker.registering import Registrar
-from awa_pool.worker.seats import Seats
 from awa_pool.worker.threads import ThreadReins
 
 client = Client("host=nowhere")
@@ -372,286 +361,3 @@ async def _again(world: World) -> None:
     job = world.job("coro")
     job._seat.reins.late = True
     await job.wait_for_callback(token_of(job))
-
-
-# --- what is raised in threads ------------------------------------------------------------------------------------
-
-
-def run(body: Callable[[ThreadReins], object], reins: ThreadReins) -> BaseException | None:
-    """Call `body` on a thread of its own, as a handler is; returns what it raised."""
-    raised: list[BaseException | None] = []
-
-    def call() -> None:
-        try:
-            try:
-                reins.begin()
-                body(reins)
-            finally:
-                reins.end()
-            raised.append(None)
-        except BaseException as problem:  # noqa: BLE001
-            raised.append(problem)
-
-    thread = threading.Thread(target=call)
-    thread.start()
-    thread.join(20.0)
-    return raised[0]
-
-
-def compute(_: object = None) -> None:
-    """Use the interpreter until somebody objects."""
-    until_s = time.monotonic() + 20.0
-    while time.monotonic() < until_s:
-        pass
-
-
-def test_a_deadline_that_passes_before_the_thread_begins_is_raised_as_it_begins() -> None:
-    reins = ThreadReins()
-    reins.exceed(1.0)
-    assert type(run(compute, reins)) is DeadlineExceeded
-
-
-def test_a_deadline_is_raised_once_in_a_thread_that_computes_and_never_after_its_end() -> None:
-    reins = ThreadReins()
-
-    def cleans_up(_: ThreadReins) -> None:
-        threading.Timer(0.05, reins.exceed, [3.0]).start()
-        try:
-            compute()
-        except DeadlineExceeded as problem:
-            assert str(problem) == "the deadline of 3 s has passed"
-        with reins:
-            pass
-
-    assert run(cleans_up, reins) is None
-    reins.exceed(1.0)
-    reins = ThreadReins()
-    assert run(lambda _: None, reins) is None
-    reins.exceed(1.0)
-    assert reins.late
-
-
-def test_our_own_code_on_a_thread_is_not_broken_and_tells_on_the_way_out() -> None:
-    reins = ThreadReins()
-    seen: list[str] = []
-
-    def handler(_: ThreadReins) -> None:
-        with reins, reins:
-            reins.exceed(1.0)
-            seen.append("whole")
-        seen.append("too far")
-
-    assert type(run(handler, reins)) is DeadlineExceeded and seen == ["whole"]
-
-    reins = ThreadReins()
-    ended: list[object] = []
-
-    def answered_meanwhile(_: ThreadReins) -> None:
-        with reins:
-            reins.hold(lambda problem: ended.append(problem) or False)  # it has its answer already
-            reins.exceed(1.0)
-
-    assert type(run(answered_meanwhile, reins)) is DeadlineExceeded and len(ended) == 1
-
-
-# --- books and places ---------------------------------------------------------------------------------------------
-
-
-def test_the_dispatcher_hears_of_what_has_changed_and_the_audit_of_all() -> None:
-    core = LaneCore(1, "i", "async", 2, ["waits"])
-    one, two = (Piece("default", 2, 3, receipt, 9, [0, 1], [], 0) for receipt in (5, 6))
-
-    def say() -> list[Any]:
-        return [
-            command.message for command in core.step(SayWaits(), 1.0) if isinstance(command, ToDispatcher)
-        ]
-
-    core.waits(one, 1)
-    core.waits(one, 2)
-    core.waits(two, 1)
-    assert say() == [AttemptsWait([[5, 3], [6, 1]], True)] and say() == []
-    core.goes_on(one, 1)
-    core.goes_on(two, 1)
-    core.waits(two, 1)
-    core.waits(two, 2)
-    assert say() == [AttemptsWait([[5, 1]], False), AttemptsWait([[6, 2]], True)]
-    (held,) = core.step(Arrived(Audit(4)), 1.0)
-    assert held == ToDispatcher(Holding(4, [], [[5, 2], [6, 3]]))
-    core.greet()
-    assert say() == [AttemptsWait([[5, 2], [6, 3]], True)]
-
-
-def test_results_are_not_held_back_for_those_of_handlers_that_wait() -> None:
-    core = LaneCore(1, "i", "async", 2, ["waits"])
-    waiting, other = (Piece("default", 2, 3, receipt, 9, [0], [], 0) for receipt in (5, 6))
-    core.active += [waiting, other]
-    waiting.running = other.running = 1
-    core.waits(waiting, 1)
-    other.running, other.done = 0, {"waits": 1}
-    (ended,) = (c.message for c in core.step(Flush(other), 1.0) if isinstance(c, ToFinalizer))
-    assert not ended.more
-
-
-def test_seats_are_given_away_up_to_a_bound_and_the_page_shows_who_waits(tmp_path: Any) -> None:
-    page = Page.create(str(tmp_path / "page"), 4, ["waits"])
-    core = LaneCore(1, "i", "async", 2, ["waits"])
-    seats = Seats(core, page.async_, 1, 2, 2, lambda call: call())
-    piece = Piece("default", 2, 3, 5, 9, list(range(8)), [], 0)
-    piece.row = page.async_.open_piece(3, 5, 9)
-    reader = PageReader(str(tmp_path / "page"))
-    own = SimpleNamespace(in_handler=lambda: True)
-
-    def sit(index: int) -> Any:
-        assert seats.room
-        seat = seats.take(piece, index, [index, "waits", {}, 1, 1, 25, None], 0, 1.0, None)
-        seat.reins = own  # type: ignore[assignment]
-        return seat
-
-    def shown() -> dict[int, Phase]:
-        return {each.index: each.phase for each in reader.running("async")}
-
-    taken = [sit(0), sit(1)]
-    assert not seats.room
-    for seat in taken:
-        seat.begins_to_wait()
-    taken += [sit(2), sit(3)]
-    taken[2].begins_to_wait()  # it keeps its slot: two have given theirs away
-    assert not seats.room
-    assert shown() == {0: Phase.WAITING, 1: Phase.WAITING, 2: Phase.WAITING, 3: Phase.HANDLER}
-    assert reader.waiting() == 3
-    assert [each.index for each in reader.running("async", waiting=False)] == [3]
-    taken[0].goes_on()
-    assert not seats.room and shown()[0] is Phase.HANDLER
-    seats.leave(taken[3])
-    assert not seats.room, "three hold a slot of two"
-    seats.leave(taken[2])
-    taken[2].goes_on()  # of a task that was left behind
-    seats.leave(taken[1])  # while it waits
-    seats.leave(taken[0])
-    assert seats.room and shown() == {}
-    assert core.step(Arrived(Audit(1)), 1.0) == [ToDispatcher(Holding(1, [], []))]
-    again = [sit(4), sit(5)]
-    assert not seats.room and len(again) == 2
-
-
-def test_the_page_shows_at_once_who_waits_and_who_goes_on_whenever_the_lane_hears_of_it(
-    tmp_path: Any,
-) -> None:
-    page = Page.create(str(tmp_path / "page"), 4, ["waits"])
-    core = LaneCore(1, "i", "async", 2, ["waits"])
-    posted: list[Any] = []
-    seats = Seats(core, page.async_, 1, 2, 2, posted.append)
-    piece = Piece("default", 2, 3, 5, 9, list(range(8)), [], 0)
-    piece.row = page.async_.open_piece(3, 5, 9)
-    reader = PageReader(str(tmp_path / "page"))
-
-    def sit(index: int, *, own: bool = True) -> Any:
-        seat = seats.take(piece, index, [index, "waits", {}, 1, 1, 25, None], 0, 1.0, None)
-        seat.reins = SimpleNamespace(in_handler=lambda: own)  # type: ignore[assignment]
-        return seat
-
-    def phase() -> Phase:
-        (shown,) = reader.running("async")
-        return shown.phase
-
-    def hear() -> None:
-        posted.pop(0)()
-
-    seat = sit(0)
-    seat.begins_to_wait()
-    assert phase() is Phase.WAITING and seats.room
-    seat.goes_on()
-    assert phase() is Phase.HANDLER
-    hear()
-    assert phase() is Phase.HANDLER, "it has gone on since"
-    seat.begins_to_wait()
-    hear()
-    assert phase() is Phase.WAITING, "it waits again since"
-    seat.goes_on()
-    hear()
-    hear()
-    assert phase() is Phase.HANDLER and posted == []
-    seat.begins_to_wait()
-    hear()
-    seats.leave(seat)
-    other = sit(1)
-    assert other.place == seat.place
-    seat.goes_on()
-    seat.begins_to_wait()
-    assert phase() is Phase.HANDLER, "the place is another's"
-    seats.leave(other)
-    sit(2, own=False).begins_to_wait()
-    assert phase() is Phase.ASIDE and reader.waiting() == 1 and reader.running("async", waiting=False) == []
-
-
-# --- in tests of handlers -----------------------------------------------------------------------------------------
-
-
-@client.task(dict, kind="twice", waits=True)
-def twice(job: Job[dict[str, Any]]) -> None:
-    first = job.wait_for_callback(job.register_callback(60))
-    token = job.register_callback(60)
-    second = job.wait_for_callback(token)
-    job.enqueue_on_completion({"got": [first, second]}, kind="told")
-
-
-@client.task(dict, kind="twice_async")
-async def twice_async(job: Job[dict[str, Any]]) -> None:
-    first = await job.wait_for_callback(await job.register_callback(60))
-    second = await job.wait_for_callback(await job.register_callback(60))
-    job.enqueue_on_completion({"got": [first, second]}, kind="told")
-
-
-@pytest.mark.parametrize("kind", ["twice", "twice_async"])
-def test_a_handler_under_test_is_given_its_answers_beforehand(kind: str) -> None:
-    def job(*answers: Any, **more: Any) -> HandlerJob[dict[str, Any]]:
-        return HandlerJob({}, kind=kind, client=client, answers=answers, **more)
-
-    result = job((1, 2), {"ok": True}).run()
-    assert result.is_completed and result.staged[0].args == {"got": [[1, 2], {"ok": True}]}
-    assert [token.number for token in result.job.callbacks] == [1, 2]  # type: ignore[attr-defined]
-    assert job(1, CallbackTimeout("too late")).run().is_retryable
-    assert job(1, ShuttingDown("stop")).run().outcome == "returned"
-    assert job(1, 2, cancelled=True).run().is_cancelled
-    missing = job(1).run()
-    assert missing.is_retryable and "callback #2, and no answer is left" in str(missing.error)
-    with pytest.raises(ValidationError, match=r"answers\[1\]"):
-        job(1, {2})
-
-
-def test_a_handler_under_test_is_refused_what_a_worker_would_refuse() -> None:
-    def never(job: Any) -> None:
-        token = job.register_callback(60)
-        assert job.wait_for_callback(token) == 1
-        job.wait_for_callback(token)
-
-    result = HandlerJob(Plain(), client=client, answers=[1, 2]).run(never)
-    assert "waits=True" in str(result.error)
-    result = HandlerJob(Waits(), client=client, answers=[1, 2]).run(never)
-    assert "its payload given" in str(result.error)
-    result = HandlerJob({}, kind="unknown", answers=[1, 2]).run(never)
-    assert "its payload given" in str(result.error)
-
-    async def awaited() -> object:
-        job = HandlerJob({}, kind="twice_async", client=client, answers=[3, 4])
-        await twice_async(job)
-        return job.staged[0].args
-
-    assert asyncio.run(awaited()) == {"got": [3, 4]}
-
-
-def test_the_shipping_of_the_page_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    page = Path(__file__).parents[2] / "docs" / "callbacks.md"
-    (code,) = (
-        block
-        for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-        if "waits=True" in block and "class Ship" in block
-    )
-    (tmp_path / "shipping_of_the_page.py").write_text(code)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    shipping = importlib.import_module("shipping_of_the_page")
-    answers = [{"paid": True}, {"number": "P7"}]
-    result = HandlerJob(shipping.Ship(7), client=shipping.client, answers=answers).run()
-    assert result.is_completed and [each.args for each in result.staged] == [{"order": 7, "parcel": "P7"}]
-    refused = HandlerJob(shipping.Ship(7), client=shipping.client, answers=[{"paid": False}]).run()
-    assert refused.is_completed and refused.staged == ()
