@@ -48,6 +48,15 @@ def server(dsn: str, tmp_path: Path) -> Iterator[ReceiverProcess]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReceiverProcess]:
+    """A receiver whose database is never asked."""
+    with receiver(
+        tmp_path_factory.mktemp("quiet"), "host=/nowhere dbname=none", "--max-body", "128KiB"
+    ) as found:
+        yield found
+
+
 def test_a_stop_answers_what_is_under_way_and_ends_with_status_0(dsn: str, q: Queue, tmp_path: Path) -> None:
     with receiver(tmp_path, dsn) as server:
         _, callback = parked(q)
