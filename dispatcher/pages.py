@@ -49,7 +49,7 @@ def look_everywhere(run_dir: str) -> PagesRead:
 
 
 def look_at_running(run_dir: str) -> RunningRead:
-    """Read what all workers run now."""
+    """Read what all workers run now, without what waits for callbacks: what becomes of that, the finalizer tells it."""
     rows: list[PageRun] = []
     try:
         names = [name for name in os.listdir(run_dir) if name.startswith("w") and name.endswith(".page")]
@@ -62,7 +62,7 @@ def look_at_running(run_dir: str) -> RunningRead:
         except (AwaError, OSError, ValueError):
             continue
         for lane in LANES:
-            for run in reader.running(lane):
+            for run in reader.running(lane, waiting=False):
                 attempt = (run.receipt_id, run.nonce, run.index, run.job_id, run.run_lease)
                 rows.append(PageRun(worker, incarnation, lane, *attempt, run.started_s))
         reader.close()

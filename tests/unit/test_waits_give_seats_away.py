@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from awa_pool.dispatcher.pages import look_at_running
 from awa_pool.messages import AskHolding as Audit
 from awa_pool.messages import (
     AttemptsWait,
@@ -91,6 +93,24 @@ def test_seats_are_given_away_up_to_a_bound_and_the_page_shows_who_waits(tmp_pat
     assert core.step(Arrived(Audit(1)), 1.0) == [ToDispatcher(Holding(1, [], []))]
     again = [sit(4), sit(5)]
     assert not seats.room and len(again) == 2
+
+
+def test_a_dispatcher_that_looks_for_what_runs_passes_by_what_waits(tmp_path: Path) -> None:
+    page = Page.create(str(tmp_path / "w3-i1.page"), 4, ["waits"])
+    core = LaneCore(3, "i1", "async", 2, ["waits"])
+    seats = Seats(core, page.async_, 3, 2, 2, lambda call: call())
+    piece = Piece("default", 2, 3, 5, 9, list(range(8)), [], 0)
+    piece.row = page.async_.open_piece(3, 5, 9)
+    taken = []
+    for index in (0, 1):
+        seat = seats.take(piece, index, [index, "waits", {}, 1, 1, 25, None], 0, 1.0, None)
+        seat.reins = SimpleNamespace(in_handler=lambda: True)  # type: ignore[assignment]
+        taken.append(seat)
+    taken[0].begins_to_wait()
+    (run,) = look_at_running(str(tmp_path)).rows
+    assert (run.worker, run.incarnation, run.lane, run.receipt_id, run.index) == (3, "i1", "async", 5, 1)
+    taken[0].goes_on()
+    assert [run.index for run in look_at_running(str(tmp_path)).rows] == [0, 1]
 
 
 def test_the_page_shows_at_once_who_waits_and_who_goes_on_whenever_the_lane_hears_of_it(
