@@ -12,7 +12,6 @@ from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
 import psycopg
-from psycopg.pq import ExecStatus
 from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
@@ -35,7 +34,7 @@ from .pool import (
 )
 from .sqlstates import translate
 from .statements import Call
-from .store import needs_begin, query_text
+from .store import gives_rows, needs_begin, query_text
 
 T = TypeVar("T")
 AsyncConn = psycopg.AsyncConnection[Any]
@@ -63,8 +62,7 @@ class AsyncStore:
                     prepare=None if call.prepared and self._ours else False,
                     binary=call.binary,
                 )
-                result = cursor.pgresult
-                rows = await cursor.fetchall() if result and result.status == ExecStatus.TUPLES_OK else []
+                rows = await cursor.fetchall() if gives_rows(self.conn, cursor) else []
         except psycopg.Error as problem:
             raise translate(problem, self.schema, self.secrets) from None
         return call.read(rows)

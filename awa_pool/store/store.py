@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
-from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 
 from awa_pool import sqlfiles
@@ -32,6 +32,16 @@ def query_text(name: str, schema: str) -> bytes:
 def is_in_transaction(conn: psycopg.BaseConnection[Any]) -> bool:
     """Say whether what is done now is kept only if somebody else commits."""
     return not conn.autocommit or conn.info.transaction_status != TransactionStatus.IDLE
+
+
+def gives_rows(
+    conn: psycopg.BaseConnection[Any], cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]
+) -> bool:
+    """Say whether there are rows to fetch. In a pipeline of the caller's nothing has come yet: fetching waits for it."""
+    if conn.pgconn.pipeline_status != PipelineStatus.OFF:
+        return True
+    result = cursor.pgresult  # asked itself: the cursor's description makes an object a column
+    return result is not None and result.status == ExecStatus.TUPLES_OK
 
 
 def is_alone(conn: Any) -> bool:
@@ -72,8 +82,7 @@ class Store:
                     prepare=None if call.prepared and self._ours else False,
                     binary=call.binary,
                 )
-                result = cursor.pgresult  # asked itself: the cursor's description makes an object a column
-                rows = cursor.fetchall() if result and result.status == ExecStatus.TUPLES_OK else []
+                rows = cursor.fetchall() if gives_rows(self.conn, cursor) else []
         except psycopg.Error as problem:
             raise translate(problem, self.schema, self.secrets) from None
         return call.read(rows)

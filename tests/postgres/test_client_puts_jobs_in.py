@@ -16,6 +16,7 @@ from awa_pool.errors import (
     ConfigError,
     JobNotFound,
     SchemaMismatch,
+    StoreRefused,
     StoreUnavailable,
     TransitionRefused,
     ValidationError,
@@ -113,6 +114,20 @@ def test_a_session_of_our_own_keeps_the_plan_of_an_insert_and_a_callers_does_not
         for n in range(PREPARE_AFTER + 1):
             client.insert(SendEmail("x", n), conn=conn)
         assert conn.execute(text).fetchone() == (0,)
+
+
+def test_a_callers_pipeline_is_used_as_it_stands(dsn, client):
+    with psycopg.connect(dsn) as conn, conn.pipeline():
+        conn.execute("create temporary table mine (n int)")
+        job_id = client.insert(SendEmail("x"), conn=conn)
+        ids = client.insert_many([SendEmail("x")] * 3, conn=conn)
+        assert client.get_job(job_id, conn=conn).id == job_id and len(ids) == 3
+        assert client.cancel(ids[0], conn=conn) is State.CANCELLED
+        with pytest.raises(StoreRefused, match="COPY cannot be used in pipeline mode"):
+            client.insert_many_copy([SendEmail("x")], conn=conn)
+        conn.execute("insert into mine values (1)")
+    assert count(dsn) == 4
+    assert client.get_job(ids[0]).state == "cancelled"
 
 
 def test_jobs_with_a_due_time_wait_whichever_way_they_came(client):
