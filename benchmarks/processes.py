@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -89,3 +90,10 @@ def private_mib(pid: int) -> float:
         if line.startswith(("Private_Clean:", "Private_Dirty:")):
             kib += int(line.split()[1])
     return kib / 1024
+
+
+def free_port() -> int:
+    """Return a TCP port of loopback that nobody has."""
+    with socket.socket() as sample:
+        sample.bind(("127.0.0.1", 0))
+        return int(sample.getsockname()[1])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import tempfile
 import time
 import urllib.request
@@ -13,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from benchmarks import ours
-from benchmarks.processes import descriptors, resident_mib, tree
+from benchmarks.processes import descriptors, free_port, resident_mib, tree
 from benchmarks.registry import Benchmark, Plan, Row
 from benchmarks.server import database
 
@@ -45,7 +44,7 @@ def run(plan: Plan) -> Iterator[Row]:
 
 
 def _recycle(plan: Plan, dsn: str, folder: Path, jobs: int, plain_per_s: float) -> Iterator[Row]:
-    port = _free_port()
+    port = free_port()
     flags = [
         "--max-jobs-per-worker",
         str(JOBS_PER_WORKER),
@@ -77,12 +76,6 @@ def _recycle(plan: Plan, dsn: str, folder: Path, jobs: int, plain_per_s: float) 
         ("scrape_ms", "ms"),
     ]:  # fmt: skip
         yield Row(name, getattr(last, name) - getattr(first, name), unit, growth)
-
-
-def _free_port() -> int:
-    with socket.socket() as sample:
-        sample.bind(("127.0.0.1", 0))
-        return int(sample.getsockname()[1])
 
 
 def _quiet(pool: int, watcher: ours.Database, folder: Path, port: int) -> Holdings:
