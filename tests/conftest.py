@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from general_rig import Queue
 from servers import Server, debian_binaries, new_server, remove_server, wheel_binaries
 
 _numbers = itertools.count(1)
@@ -77,3 +78,10 @@ def dsn(pg_server: Server, _template: str) -> Iterator[str]:
     pg_server.execute(f"create database {name} template {_template}")
     yield pg_server.dsn(name)
     pg_server.execute(f"drop database {name} with (force)")
+
+
+@pytest.fixture
+def q(dsn: str) -> Iterator[Queue]:
+    """A queue engine in that database, asked by its functions alone."""
+    with Queue(dsn) as found:
+        yield found

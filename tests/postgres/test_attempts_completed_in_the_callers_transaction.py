@@ -19,12 +19,6 @@ WHEN_DONE = 0b0000_1001  # scheduled and completed: free while it runs
 
 
 @pytest.fixture
-def q(dsn: str) -> Iterator[Queue]:
-    with Queue(dsn) as found:
-        yield found
-
-
-@pytest.fixture
 def own(dsn: str) -> Iterator[Queue]:
     """The session of a handler."""
     with Queue(dsn) as found:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import psycopg
 import pytest
 from callbacks_rig import answer, expire, make_overdue, park, register, wait
@@ -13,12 +11,6 @@ KEY = bytes(range(16))
 DEFAULT = 0b0001_1111
 WITH_WAITING = DEFAULT | 1 << 7
 WAITS_ONLY = 0b1001_0011  # scheduled, available, retryable, waiting_external: free while it runs
-
-
-@pytest.fixture
-def q(dsn: str) -> Iterator[Queue]:
-    with Queue(dsn) as found:
-        yield found
 
 
 def put(q: Queue, states: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -19,12 +18,6 @@ from callbacks_rig import (
     waiting,
 )
 from general_rig import Queue
-
-
-@pytest.fixture
-def q(dsn: str) -> Iterator[Queue]:
-    with Queue(dsn) as found:
-        yield found
 
 
 @pytest.mark.parametrize("make", [waiting, parked])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import psycopg
 import pytest
 from callbacks_rig import (
@@ -18,12 +16,6 @@ from callbacks_rig import (
     waiting,
 )
 from general_rig import Queue
-
-
-@pytest.fixture
-def q(dsn: str) -> Iterator[Queue]:
-    with Queue(dsn) as found:
-        yield found
 
 
 def test_every_resolution_is_notified_by_its_id(q: Queue, dsn: str) -> None:

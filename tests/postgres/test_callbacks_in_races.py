@@ -16,12 +16,6 @@ from held_sessions import Waiting
 
 
 @pytest.fixture
-def q(dsn: str) -> Iterator[Queue]:
-    with Queue(dsn) as found:
-        yield found
-
-
-@pytest.fixture
 def other(dsn: str) -> Iterator[Queue]:
     """A second session, held inside one transaction by the test."""
     with Queue(dsn) as found:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
 
 import pytest
 from callbacks_rig import (
@@ -23,12 +22,6 @@ from callbacks_rig import (
     waiting,
 )
 from general_rig import Attempt, Queue
-
-
-@pytest.fixture
-def q(dsn: str) -> Iterator[Queue]:
-    with Queue(dsn) as found:
-        yield found
 
 
 def test_a_handler_waits_again_and_again_on_the_same_attempt_and_lease(q: Queue) -> None:

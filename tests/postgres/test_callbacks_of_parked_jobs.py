@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from callbacks_rig import (
@@ -16,12 +15,6 @@ from callbacks_rig import (
     waiting,
 )
 from general_rig import Queue
-
-
-@pytest.fixture
-def q(dsn: str) -> Iterator[Queue]:
-    with Queue(dsn) as found:
-        yield found
 
 
 def test_a_parked_job_goes_on_in_the_same_attempt_under_a_new_lease_and_carries_the_answer(q: Queue) -> None:

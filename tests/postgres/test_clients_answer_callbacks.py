@@ -18,12 +18,6 @@ from awa_pool import AsyncClient, CallbackNotFound, Client, State, UniqueConflic
 
 
 @pytest.fixture
-def q(dsn: str) -> Iterator[Queue]:
-    with Queue(dsn) as found:
-        yield found
-
-
-@pytest.fixture
 def client(dsn: str) -> Iterator[Client]:
     with Client(dsn) as found:
         yield found

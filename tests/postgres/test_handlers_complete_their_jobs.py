@@ -25,12 +25,6 @@ def app(dsn: str) -> Iterator[App]:
         yield found
 
 
-@pytest.fixture
-def q(dsn: str) -> Iterator[Queue]:
-    with Queue(dsn) as found:
-        yield found
-
-
 @pytest.mark.parametrize("options", [{}, {"autocommit": True}, {"row_factory": dict_row}])
 def test_the_block_commits_rows_and_completion_by_itself(app: App, options: dict[str, Any]) -> None:
     def handle(job: Job[Ship]) -> None:

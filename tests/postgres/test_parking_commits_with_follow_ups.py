@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +18,6 @@ from awa_pool.testing import work_one
 
 FOLLOW_UP = {"kind": "letter", "args": {"to": "ann"}, "queue": "letters"}
 KEY = "ab" * 16
-
-
-@pytest.fixture
-def q(dsn: str) -> Iterator[Queue]:
-    with Queue(dsn) as found:
-        yield found
 
 
 def end(q: Queue, attempt: Attempt, callback: str, *follow_ups: Any, **more: Any) -> tuple[Any, ...]:

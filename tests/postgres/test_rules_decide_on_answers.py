@@ -50,12 +50,6 @@ class Book:
 
 
 @pytest.fixture
-def q(dsn: str) -> Iterator[Queue]:
-    with Queue(dsn) as found:
-        yield found
-
-
-@pytest.fixture
 def client(dsn: str) -> Iterator[Client]:
     with Client(dsn) as found:
         yield found

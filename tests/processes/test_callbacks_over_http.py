@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -34,21 +33,6 @@ from awa_pool import Client
 from awa_pool.receiver import SIGNATURE_HEADER, build_callback_url, sign
 
 MIB = 1024 * 1024
-
-
-@pytest.fixture
-def q(dsn: str) -> Iterator[Queue]:
-    with Queue(dsn) as found:
-        yield found
-
-
-@pytest.fixture
-def server(dsn: str, tmp_path: Path) -> Iterator[ReceiverProcess]:
-    """A receiver that knows two secrets and no app."""
-    with receiver(
-        tmp_path, dsn, "--max-body", "64KiB", "--read-timeout", "2s", secrets=f"{SECRET},{NEXT_SECRET}"
-    ) as found:
-        yield found
 
 
 def test_each_answer_reaches_its_job_once(q: Queue, server: ReceiverProcess) -> None:
@@ -162,15 +146,6 @@ def test_what_cannot_be_understood_is_named_and_changes_nothing(
 ) -> None:
     status, told, _ = quiet.post(str(uuid4()), action, body)
     assert status == 400 and words in told["error"], told
-
-
-@pytest.fixture(scope="module")
-def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReceiverProcess]:
-    """A receiver whose database is never asked."""
-    with receiver(
-        tmp_path_factory.mktemp("quiet"), "host=/nowhere dbname=none", "--max-body", "128KiB"
-    ) as found:
-        yield found
 
 
 def test_elsewhere_there_is_nothing_and_a_malformed_id_needs_no_signature(quiet: ReceiverProcess) -> None:

@@ -26,12 +26,6 @@ from awa_pool.receiver import SIGNATURE_HEADER, asgi_app, build_callback_url, si
 SECRET = "m" * 32
 
 
-@pytest.fixture
-def q(dsn: str) -> Iterator[Queue]:
-    with Queue(dsn) as found:
-        yield found
-
-
 @contextlib.contextmanager
 def service(client: Client | AsyncClient) -> Iterator[str]:
     """A service of somebody's own -> its address."""

@@ -8,7 +8,6 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -31,30 +30,6 @@ from receiver_rig import (
 
 from awa_pool.cli import main
 from awa_pool.receiver import SIGNATURE_HEADER, sign
-
-
-@pytest.fixture
-def q(dsn: str) -> Iterator[Queue]:
-    with Queue(dsn) as found:
-        yield found
-
-
-@pytest.fixture
-def server(dsn: str, tmp_path: Path) -> Iterator[ReceiverProcess]:
-    """A receiver that knows two secrets and no app."""
-    with receiver(
-        tmp_path, dsn, "--max-body", "64KiB", "--read-timeout", "2s", secrets=f"{SECRET},{NEXT_SECRET}"
-    ) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReceiverProcess]:
-    """A receiver whose database is never asked."""
-    with receiver(
-        tmp_path_factory.mktemp("quiet"), "host=/nowhere dbname=none", "--max-body", "128KiB"
-    ) as found:
-        yield found
 
 
 def test_a_stop_answers_what_is_under_way_and_ends_with_status_0(dsn: str, q: Queue, tmp_path: Path) -> None:
