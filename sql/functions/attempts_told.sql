@@ -1,11 +1,11 @@
--- attempts_told(json array) -> a row per item that names an attempt, for the functions on callbacks. sound: all that an item of any of
--- them needs is there, but for the callback's id. turn: 1 for the first item that names this attempt. wanted_id: the id that a new
+-- attempts_told(json array) -> a row per item that names an attempt, for the functions on callbacks and leases. named: the attempt's
+-- names are all there; sound: so is what an item on a callback needs, but for the id of a new one. turn: 1 for the first item that names this attempt. wanted_id: the id that a new
 -- callback is to have; rules: its rules, null for none; over: the callback that it may replace though the attempt waits; nth: counts the callbacks
 -- that the attempt has asked for; gone: nobody waits.
 -- Guard: none. Locks: none. Errors: class 22 for what is no number, AW006 when the document is no array.
 create or replace function {schema}.attempts_told(p_items json)
 returns table(
-    item int, sound boolean, turn bigint, slot int, receipt_id bigint, nonce bigint, idx int, job_id bigint,
+    item int, named boolean, sound boolean, turn bigint, slot int, receipt_id bigint, nonce bigint, idx int, job_id bigint,
     run_lease bigint, timeout_s float8, callback_id uuid, wanted_id uuid, rules json,
     over uuid, nth int, gone boolean)
 language plpgsql stable
@@ -19,9 +19,8 @@ begin
     end if;
     return query
     select
-        (i.place - 1)::int,
-        i.slot between 0 and 23 and i.index between 0 and 62
-            and num_nulls(i.slot, i.receipt_id, i.nonce, i.index, i.job_id, i.run_lease) = 0
+        (i.place - 1)::int, n.named,
+        n.named
             and (i.timeout_s is null or i.timeout_s between 0.01 and 31536000)
             and num_nonnulls(i.timeout_s, i.callback_id) = 1 and (i.rules is null or rules_fit(i.rules))
             and (i.nth is null or i.nth between 1 and 1000000000),
@@ -33,6 +32,10 @@ begin
         slot int, receipt_id bigint, nonce bigint, index int, job_id bigint, run_lease bigint, timeout_s float8,
         callback_id text, wanted_id text, rules json, over text, nth int, gone boolean)) with ordinality
         as i(slot, receipt_id, nonce, index, job_id, run_lease, timeout_s, callback_id,
-            wanted_id, rules, over, nth, gone, place);
+            wanted_id, rules, over, nth, gone, place)
+    cross join lateral (
+        select
+            num_nulls(i.slot, i.receipt_id, i.nonce, i.index, i.job_id, i.run_lease) = 0
+            and i.slot between 0 and 23 and i.index between 0 and 62) as n(named);
 end
 $$;

@@ -20,31 +20,18 @@ declare
     v_late int[] := '{}';  -- items whose bits were set before
 begin
     perform require_read_committed('lease_attempts');
-    if p_items is null or json_typeof(p_items) <> 'array' then
-        raise exception 'an array of items is wanted' using errcode = 'AW006';
-    end if;
     for g in
         select
-            t.slot, t.sound, t.is_first, array_agg(t.item) as items, array_agg(t.receipt_id) as receipts,
-            array_agg(t.nonce) as nonces, array_agg(t.index) as indexes, array_agg(t.job_id) as job_ids,
+            t.slot, t.named, t.turn = 1 as is_first, array_agg(t.item) as items, array_agg(t.receipt_id) as receipts,
+            array_agg(t.nonce) as nonces, array_agg(t.idx) as indexes, array_agg(t.job_id) as job_ids,
             array_agg(t.run_lease) as leases
-        from (
-            select
-                (i.place - 1)::int as item, i.slot, i.receipt_id, i.nonce, i.index, i.job_id, i.run_lease,
-                coalesce(
-                    i.slot between 0 and 23 and i.index between 0 and 62
-                    and num_nulls(i.receipt_id, i.nonce, i.job_id, i.run_lease) = 0, false) as sound,
-                row_number() over (partition by i.receipt_id, i.index order by i.place) = 1 as is_first
-            from rows from (json_to_recordset(p_items) as (
-                slot int, receipt_id bigint, nonce bigint, index int, job_id bigint, run_lease bigint)) with ordinality
-                as i(slot, receipt_id, nonce, index, job_id, run_lease, place)
-        ) as t
-        group by t.slot, t.sound, t.is_first
+        from attempts_told(p_items) as t
+        group by t.slot, t.named, t.turn = 1
         order by t.slot
     loop
-        if not g.sound or not g.is_first then
+        if not g.named or not g.is_first then
             return query
-            select i, case when g.sound then 'busy' else 'invalid' end from unnest(g.items) as i;
+            select i, case when g.named then 'busy' else 'invalid' end from unnest(g.items) as i;
             continue;
         end if;
         case g.slot
@@ -68,20 +55,16 @@ begin
     -- A statement of its own after the bits were found set: a move commits both together.
     return query
     select
-        t.item::int,
+        t.item,
         case
             when exists (
                 select from leases as l
-                where l.receipt_id = t.receipt_id and l.idx = t.index and l.nonce = t.nonce and l.job_id = t.job_id
+                where l.receipt_id = t.receipt_id and l.idx = t.idx and l.nonce = t.nonce and l.job_id = t.job_id
                     and l.run_lease + 1 = t.run_lease and l.runtime_id is not null)
                 then 'done'
             else 'stale'
         end
-    from unnest(v_late) as late(item)
-    cross join lateral (
-        select late.item, r.*
-        from json_to_record(p_items -> late.item) as r(
-            receipt_id bigint, nonce bigint, index int, job_id bigint, run_lease bigint)
-    ) as t;
+    from attempts_told(p_items) as t
+    where t.item = any (v_late);
 end
 $$;
