@@ -29,8 +29,8 @@ from .job import JobRow
 
 if TYPE_CHECKING:  # psycopg costs a worker 20 MB
     from .store.asynchronous import AsyncConn
+    from .store.calls import Call
     from .store.dead import Steps
-    from .store.statements import Call
     from .store.store import Conn
 
 T = TypeVar("T")
@@ -333,9 +333,9 @@ def _move_call(job_id: int, why: str) -> Call[str]:
 
 
 def _look(job_id: int) -> Call[JobRow | None]:
-    from .store import statements as do
+    from .store import inspecting
 
-    return do.job(job_id)
+    return inspecting.job(job_id)
 
 
 def _refuse(refused: Refused, found: JobRow | None) -> NoReturn:

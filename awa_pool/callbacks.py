@@ -16,7 +16,7 @@ from .tokens import checked_timeout_s, is_callback_id
 if TYPE_CHECKING:  # psycopg costs a worker 20 MB
     from .store.asynchronous import AsyncConn
     from .store.callbacks import Answered
-    from .store.statements import Call
+    from .store.calls import Call
     from .store.store import Conn
 
 PAYLOAD_BYTES = 1024 * 1024

@@ -24,7 +24,7 @@ from .states import State, Trigger
 if TYPE_CHECKING:  # psycopg costs a worker 20 MB
     from .specs import Event
     from .store.asynchronous import AsyncConn, AsyncStore
-    from .store.statements import Call
+    from .store.calls import Call
     from .store.store import Conn, Store
 
 Steps = Generator["Call[Any]", Any, "Told"]
@@ -71,8 +71,7 @@ def outcome_steps(client: Declarations, trigger: Trigger, call: TellingCall, *, 
     `ours`: the transaction ends with these steps, so hooks can be told afterwards; else a worker tells them.
     Errors: FollowUpFailed, after which the transaction has to be undone.
     """
-    from .store import cancels
-    from .store import statements as do
+    from .store import cancels, inspecting
 
     kinds = interested_kinds(client, trigger)
     tasks = client.registry.tasks
@@ -80,7 +79,7 @@ def outcome_steps(client: Declarations, trigger: Trigger, call: TellingCall, *, 
     done = yield call(kinds, [] if ours else hooked)
     if not done.told:
         return Told(done, None)
-    row = yield do.job(done.job_id)
+    row = yield inspecting.job(done.job_id)
     texts = _follow_ups(client, trigger, row)
     if texts:
         try:

@@ -23,9 +23,10 @@ from .unique import checked_on_conflict
 
 if TYPE_CHECKING:  # psycopg costs a worker 20 MB: a client that only declares tasks must not load it
     from .store.asynchronous import AsyncConn, AsyncStore
+    from .store.calls import Call
+    from .store.inspecting import QueueStats
     from .store.migrate import MigrationReport
     from .store.pool import Pool
-    from .store.statements import Call, QueueStats
     from .store.store import Conn, Store
 
 T = TypeVar("T")
@@ -119,9 +120,9 @@ class Client(Resolving):
 
     def get_job(self, job_id: int, *, conn: Conn | None = None) -> JobRow | None:
         """Return a job as the database knows it, or None."""
-        from .store import statements as do
+        from .store import inspecting
 
-        return self._run(do.job(_checked_id(job_id)), conn)
+        return self._run(inspecting.job(_checked_id(job_id)), conn)
 
     def list_jobs(
         self,
@@ -147,9 +148,9 @@ class Client(Resolving):
 
     def queue_stats(self, *, conn: Conn | None = None) -> list[QueueStats]:
         """Return the number of jobs per queue and state."""
-        from .store import statements as do
+        from .store import inspecting
 
-        return self._run(do.queue_stats(), conn)
+        return self._run(inspecting.queue_stats(), conn)
 
     def migrate(self) -> MigrationReport:
         """Install or upgrade the schema; what stands is left alone. Errors: SchemaMismatch, StoreUnavailable."""
@@ -264,9 +265,9 @@ class AsyncClient(AsyncResolving):
 
     async def get_job(self, job_id: int, *, conn: AsyncConn | None = None) -> JobRow | None:
         """Return a job as the database knows it, or None."""
-        from .store import statements as do
+        from .store import inspecting
 
-        return await self._run(do.job(_checked_id(job_id)), conn)
+        return await self._run(inspecting.job(_checked_id(job_id)), conn)
 
     async def list_jobs(
         self,
@@ -289,9 +290,9 @@ class AsyncClient(AsyncResolving):
 
     async def queue_stats(self, *, conn: AsyncConn | None = None) -> list[QueueStats]:
         """Return the number of jobs per queue and state."""
-        from .store import statements as do
+        from .store import inspecting
 
-        return await self._run(do.queue_stats(), conn)
+        return await self._run(inspecting.queue_stats(), conn)
 
     async def migrate(self) -> MigrationReport:
         """Install or upgrade the schema. See `Client.migrate`."""
@@ -331,11 +332,11 @@ class AsyncClient(AsyncResolving):
 def _list_call(
     state: str | None, queue: str | None, kind: str | None, limit: int, before_id: int | None
 ) -> Call[list[JobRow]]:
-    from .store import statements as do
+    from .store import inspecting
 
     if state is not None and state not in set(State):
         raise ValidationError(f"expected one of {', '.join(State)}", path="state")
-    return do.list_jobs(
+    return inspecting.list_jobs(
         None if state is None else str(state),
         None if queue is None else gate.checked_queue(queue),
         None if kind is None else gate.checked_kind(kind),

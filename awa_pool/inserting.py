@@ -14,7 +14,7 @@ from .requests import Chunk, Document, InsertRequest, Rows, chunks_of, documents
 from .unique import bucket_of, checked_on_conflict, checked_period, key_of
 
 if TYPE_CHECKING:  # psycopg costs a worker 20 MB
-    from .store.statements import Call
+    from .store.calls import Call
     from .store.unique import Put
 
 _log = logging.getLogger("awa_pool.client")

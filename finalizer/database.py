@@ -11,10 +11,10 @@ import orjson
 from awa_pool.events import StoreIsBack, StoreLost, StoreSaysNo, reason_of, trouble_of
 from awa_pool.store import statements as do
 from awa_pool.store.callbacks import register_callbacks, wait_for_callbacks
+from awa_pool.store.calls import Call
 from awa_pool.store.leases import lease_attempts
 from awa_pool.store.progress import keep_progress
 from awa_pool.store.staged import EndedStaged, finish_staged
-from awa_pool.store.statements import Call
 from awa_pool.store.store import Store
 from awa_pool.store.threads import StoreAnswered, StoreBack, StoreFailed, StoreThread
 from awa_pool.store.threads import StoreLost as ConnectionLost

@@ -17,6 +17,7 @@ from awa_pool.errors import ConfigError, JobNotFound
 from awa_pool.follow_ups import PARENT
 from awa_pool.job import JobRow
 from awa_pool.states import State
+from awa_pool.store import inspecting
 from awa_pool.store import statements as do
 from awa_pool.store.callbacks import Waiting, callback_of
 from awa_pool.store.connection import connect
@@ -82,7 +83,7 @@ def show_job(
 ) -> None:  # fmt: skip
     """Show everything about one job, its arguments and errors included."""
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
-        row = store.run(do.job(checked_id(job_id)))
+        row = store.run(inspecting.job(checked_id(job_id)))
         key = store.run(key_state(job_id))
         waits = store.run(callback_of(job_id))
     if row is None:
@@ -137,7 +138,7 @@ def list_jobs(
         raise ConfigError(f"--state: {state[:80]!r} is no state; write one of {', '.join(State)}")
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
         # A table shows no args: they stay in the database, whatever their size.
-        rows = store.run(do.list_jobs(state, queue, kind, limit, before, with_args=as_json))
+        rows = store.run(inspecting.list_jobs(state, queue, kind, limit, before, with_args=as_json))
     if as_json:
         for row in rows:
             render.print_json(row)
@@ -290,7 +291,7 @@ def progress_text(progress: dict[str, Any]) -> str:
     return ", ".join(part for part in parts if part) or "–"
 
 
-def _own_settings(rows: list[do.QueueRow]) -> Iterator[str]:
+def _own_settings(rows: list[inspecting.QueueRow]) -> Iterator[str]:
     """Say of each queue what it was told; most were told nothing."""
     for row in rows:
         told = [
@@ -306,7 +307,7 @@ def _own_settings(rows: list[do.QueueRow]) -> Iterator[str]:
             yield f"{render.plain(row.queue)}: {', '.join(told)}"
 
 
-def unserved(pools: list[do.RuntimeRow], queues: list[do.QueueStats]) -> list[str]:
+def unserved(pools: list[inspecting.RuntimeRow], queues: list[inspecting.QueueStats]) -> list[str]:
     """Name the queues with available jobs that no living pool serves. One that does not say what it serves may serve them."""
     living = [
         pool.info.get("queues")
@@ -319,7 +320,7 @@ def unserved(pools: list[do.RuntimeRow], queues: list[do.QueueStats]) -> list[st
     return [row.queue for row in queues if row.available and not row.paused and row.queue not in served]
 
 
-def queue_table(rows: list[do.QueueStats]) -> Any:
+def queue_table(rows: list[inspecting.QueueStats]) -> Any:
     """Build the table of jobs per queue and state."""
     capped = any(row.counts_are_capped for row in rows)
     cells = [
@@ -348,14 +349,14 @@ def _count(number: int, capped: bool) -> str:
     return ("~" if capped and number >= ESTIMATED_FROM else "") + f"{number:,}"
 
 
-def pool_state(row: do.RuntimeRow) -> str:
+def pool_state(row: inspecting.RuntimeRow) -> str:
     """Return `alive`, `gone`, or `silent` of a pool that nobody has rescued yet although its heartbeat is overdue."""
     stale_s = row.info.get("stale_s")
     overdue = row.heartbeat_age_s > (stale_s if isinstance(stale_s, int | float) else PoolConfig.stale_s)
     return "silent" if row.state == "alive" and overdue else row.state
 
 
-def _pools(rows: list[do.RuntimeRow]) -> Any:
+def _pools(rows: list[inspecting.RuntimeRow]) -> Any:
     cells = [
         (r.host, r.pid, pool_state(r), r.info.get("workers", "–"), render.span(r.heartbeat_age_s) + " ago",
          render.moment(r.started_at), r.runtime_id)

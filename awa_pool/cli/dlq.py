@@ -22,8 +22,7 @@ from awa_pool.dead_letters import (
     filter_of,
 )
 from awa_pool.errors import ConfigError, JobNotFound, TransitionRefused, ValidationError
-from awa_pool.store import dead
-from awa_pool.store import statements as do
+from awa_pool.store import dead, inspecting
 from awa_pool.store.store import Store
 from awa_pool.store.unique import key_state
 from awa_pool.units import parse_duration
@@ -91,7 +90,7 @@ def show(
 ) -> None:  # fmt: skip
     """Show everything about one dead job, its arguments and errors included."""
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
-        row = store.run(do.job(checked_id(job_id)))
+        row = store.run(inspecting.job(checked_id(job_id)))
         key = store.run(key_state(job_id))
     if row is None:
         raise JobNotFound(f"there is no job {job_id}")

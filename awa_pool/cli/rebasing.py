@@ -15,7 +15,7 @@ from .database import with_database
 from .options import App, DataDir, Dsn, Embedded, Json, Schema
 
 if TYPE_CHECKING:
-    from awa_pool.store.statements import RebasePlan
+    from awa_pool.store.housekeeping import RebasePlan
 
 
 def rebase(

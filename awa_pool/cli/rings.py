@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from awa_pool.sqlfiles import SLOTS
-from awa_pool.store.statements import SlotStatus
+from awa_pool.store.inspecting import SlotStatus
 
 from . import render
 

@@ -19,6 +19,7 @@ from awa_pool.errors import AwaError
 from awa_pool.sqlfiles import quoted_schema
 
 from . import statements as do
+from .calls import Call
 from .connection import accept, target
 from .pool import (
     END_S,
@@ -33,7 +34,6 @@ from .pool import (
     options,
 )
 from .sqlstates import translate
-from .statements import Call
 from .store import gives_rows, needs_begin, query_text
 
 T = TypeVar("T")

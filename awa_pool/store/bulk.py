@@ -22,6 +22,7 @@ from awa_pool.requests import Document, Rows
 from . import statements as do
 from . import unique
 from .asynchronous import AsyncConn, AsyncStore
+from .calls import Call
 from .sqlstates import translate
 from .store import Conn, Store, query_text
 from .unique import PutMany
@@ -149,11 +150,11 @@ def _transaction_async(conn: AsyncConn) -> contextlib.AbstractAsyncContextManage
     return conn.transaction() if _owns_transaction(conn) else contextlib.nullcontext()
 
 
-def _call(document: Document, on_conflict: str) -> do.Call[PutMany]:
+def _call(document: Document, on_conflict: str) -> Call[PutMany]:
     if document.keyed:
         return unique.enqueue_many(document.text, on_conflict)
     plain = do.enqueue_many(document.text)
-    return do.Call(plain.query, plain.params, lambda rows: PutMany(rows[0][0], 0), binary=plain.binary)
+    return Call(plain.query, plain.params, lambda rows: PutMany(rows[0][0], 0), binary=plain.binary)
 
 
 def _gathered(answers: list[tuple[Document, list[tuple[Any, ...]]]]) -> PutMany:

@@ -1,4 +1,4 @@
-"""The statements on callbacks: what attempts ask for, and what the outside world answers; `statements` says what a `Call` is."""
+"""The statements on callbacks: what attempts ask for, and what the outside world answers; `calls` says what a `Call` is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uuid import UUID
 
 from awa_pool.states import State
 
-from .statements import Call, Rows
+from .calls import Call, Rows, each
 from .stored_json import stored_json
 
 
@@ -103,17 +103,17 @@ OUTCOMES = {"complete": "completed", "fail": "failed", "ignore": "ignored", "res
 
 def register_callbacks(items: bytes) -> Call[list[Registered]]:
     """Give running attempts a callback each; `items` is a JSON array."""
-    return Call("register_callbacks", {"items": items.decode()}, lambda rows: [Registered(*r) for r in rows])
+    return Call("register_callbacks", {"items": items.decode()}, each(Registered))
 
 
 def wait_for_callbacks(items: bytes) -> Call[list[Waited]]:
     """Begin to wait, or ask whether to wait on; `items` is a JSON array."""
-    return Call("wait_for_callbacks", {"items": items.decode()}, lambda rows: [Waited(*r) for r in rows])
+    return Call("wait_for_callbacks", {"items": items.decode()}, each(Waited))
 
 
 def park_attempts(items: bytes) -> Call[list[Parked]]:
     """Let jobs wait without a handler; `items` is a JSON array."""
-    return Call("park_attempts", {"items": items.decode()}, lambda rows: [Parked(*r) for r in rows])
+    return Call("park_attempts", {"items": items.decode()}, each(Parked))
 
 
 def resume_external(callback_id: str, payload: bytes, *, alone: bool = False) -> Call[Answered]:

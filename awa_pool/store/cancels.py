@@ -1,10 +1,10 @@
-"""The statements of a cancel by a client that knows the app; `statements` says what a `Call` is."""
+"""The statements of a cancel by a client that knows the app; `calls` says what a `Call` is."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from .statements import Call
+from .calls import Call
 
 
 class CancelTold(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -13,10 +12,10 @@ from psycopg.conninfo import make_conninfo
 from awa_pool import sqlfiles
 from awa_pool.errors import ConfigError
 
+from .calls import Call, nothing
 from .connection import connect
 from .migrate import migrate
 from .sqlstates import translate
-from .statements import Call
 
 PREFIX = "awa_test_"
 _NOT_ALLOWED = "42501"
@@ -87,8 +86,4 @@ class Databases:
 
 def bring_forward(queues: list[str]) -> Call[None]:
     """Make what waits for its time in these queues due now."""
-
-    def nothing(rows: list[Any]) -> None:
-        return None
-
     return Call("bring_forward", {"queues": queues}, nothing)

@@ -14,7 +14,7 @@ from typing import Any
 
 from awa_pool.dead_letters import BulkResult, DeadCount, DeadFilter, DeadJob, QueueSettings
 
-from .statements import Call, Rows
+from .calls import Call, Rows
 
 Steps = Generator[Call[Any], Any, BulkResult]
 BATCH_JOBS = 500

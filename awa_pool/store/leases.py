@@ -1,4 +1,4 @@
-"""The statement that moves running attempts to leases; `statements` says what a `Call` is."""
+"""The statement that moves running attempts to leases; `calls` says what a `Call` is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from .statements import Call
+from .calls import Call, each
 
 
 class Leased(NamedTuple):
@@ -19,4 +19,4 @@ class Leased(NamedTuple):
 def lease_attempts(items: list[dict[str, Any]]) -> Call[list[Leased]]:
     """Move running attempts to leases."""
     text = orjson.dumps(items).decode()
-    return Call("lease_attempts", {"items": text}, lambda rows: [Leased(*row) for row in rows])
+    return Call("lease_attempts", {"items": text}, each(Leased))

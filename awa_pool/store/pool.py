@@ -28,7 +28,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from awa_pool.errors import AwaError, StoreUnavailable
 
-from .statements import Call
+from .calls import Call
 from .store import Conn, Store
 
 T = TypeVar("T")

@@ -8,10 +8,12 @@ from __future__ import annotations
 from awa_pool.errors import SchemaMismatch
 from awa_pool.sqlfiles import SCHEMA_VERSION
 
+from . import housekeeping
 from . import statements as do
 from .connection import connect, refuse_mismatch
+from .housekeeping import RebasePlan
 from .migrate import migrate
-from .statements import RebasePlan, SchemaFacts
+from .statements import SchemaFacts
 from .store import Store
 
 
@@ -23,7 +25,7 @@ def plan(dsn: str, schema: str = "awa_pool") -> RebasePlan:
     store = connect(dsn, schema, "rebase", check=False)
     try:
         refuse_mismatch(_as_if_here(_facts(store)), schema)
-        return store.run(do.rebase_plan())
+        return store.run(housekeeping.rebase_plan())
     finally:
         store.close()
 
@@ -39,7 +41,7 @@ def rebase(dsn: str, schema: str = "awa_pool", *, force: bool = False) -> Rebase
         if _facts(store).version < SCHEMA_VERSION:
             migrate(dsn, schema, any_cluster=True)
         refuse_mismatch(_as_if_here(_facts(store)), schema)
-        return store.run(do.rebase(force))
+        return store.run(housekeeping.rebase(force))
     finally:
         store.close()
 

@@ -9,8 +9,8 @@ import orjson
 
 from awa_pool.errors import StoreError, StoreRefused
 
+from .calls import Call
 from .sqlstates import error_of
-from .statements import Call
 
 
 class EndedStaged(NamedTuple):

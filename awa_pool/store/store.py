@@ -14,10 +14,10 @@ from psycopg.rows import tuple_row
 
 from awa_pool import sqlfiles
 
-from . import callbacks, dead
+from . import callbacks, dead, housekeeping, inspecting
 from . import statements as do
+from .calls import Call
 from .sqlstates import translate
-from .statements import Call
 
 T = TypeVar("T")
 Conn = psycopg.Connection[Any]
@@ -149,21 +149,21 @@ class Store:
         """End a runtime by its own will."""
         self.run(do.say_goodbye(runtime_id))
 
-    def work_left(self, queues: Sequence[str]) -> do.WorkLeft:
+    def work_left(self, queues: Sequence[str]) -> inspecting.WorkLeft:
         """What a draining pool has before it; counts are capped."""
-        return self.run(do.work_left(queues))
+        return self.run(inspecting.work_left(queues))
 
     def known_queues(self) -> list[str]:
         """The names of all queues with settings, work or history."""
-        return self.run(do.known_queues())
+        return self.run(inspecting.known_queues())
 
-    def promote(self, limit: int) -> do.Promoted:
+    def promote(self, limit: int) -> housekeeping.Promoted:
         """Make due jobs available."""
-        return self.run(do.promote(limit))
+        return self.run(housekeeping.promote(limit))
 
-    def rescue_stale(self, stale_s: float, limit: int) -> list[do.Rescued]:
+    def rescue_stale(self, stale_s: float, limit: int) -> list[housekeeping.Rescued]:
         """End what runtimes without a heartbeat still hold."""
-        return self.run(do.rescue_stale(stale_s, limit))
+        return self.run(housekeeping.rescue_stale(stale_s, limit))
 
     def expire_callbacks(self, limit: int) -> callbacks.Expired:
         """End the attempts whose callback was not answered in time."""
@@ -171,31 +171,31 @@ class Store:
 
     def lead(self, name: str, holder: str | UUID, ttl_s: float) -> bool:
         """Take or renew the leadership."""
-        return self.run(do.lead(name, holder, ttl_s))
+        return self.run(housekeeping.lead(name, holder, ttl_s))
 
     def step_down(self, name: str, holder: str | UUID) -> None:
         """Give the leadership up, if held."""
-        self.run(do.step_down(name, holder))
+        self.run(housekeeping.step_down(name, holder))
 
     def rotate(self, min_age_s: float, max_bytes: int) -> str | None:
         """Seal the current slot and open the next free one."""
-        return self.run(do.rotate(min_age_s, max_bytes))
+        return self.run(housekeeping.rotate(min_age_s, max_bytes))
 
     def exhaust_slots(self) -> str | None:
         """Mark sealed slots in which nothing is left to do."""
-        return self.run(do.upkeep("exhaust_slots"))
+        return self.run(housekeeping.upkeep("exhaust_slots"))
 
     def sweep(self) -> str | None:
         """Look for late rows in free and exhausted slots."""
-        return self.run(do.upkeep("sweep"))
+        return self.run(housekeeping.upkeep("sweep"))
 
     def trim_cursors(self) -> str | None:
         """Drop superseded cursor rows."""
-        return self.run(do.upkeep("trim_cursors"))
+        return self.run(housekeeping.upkeep("trim_cursors"))
 
     def prune(self, retention_s: float, history_bytes: int) -> str | None:
         """Empty exhausted slots whose history is old or large enough."""
-        return self.run(do.prune(retention_s, history_bytes))
+        return self.run(housekeeping.prune(retention_s, history_bytes))
 
     def prune_dead(self, retention_s: float, limit: int) -> str:
         """Delete dead jobs that are older than their queue keeps them."""
@@ -203,11 +203,11 @@ class Store:
 
     def move_open_attempts(self, limit: int) -> str | None:
         """Move what holds up the oldest slots out of the ring."""
-        return self.run(do.move_open_attempts(limit))
+        return self.run(housekeeping.move_open_attempts(limit))
 
-    def ring_status(self) -> list[do.SlotStatus]:
+    def ring_status(self) -> list[inspecting.SlotStatus]:
         """The slots of the ring that are not free, and what holds them back."""
-        return self.run(do.ring_status())
+        return self.run(inspecting.ring_status())
 
     def check_cluster(self) -> None:
         """Raise SchemaMismatch when this schema was made in another cluster."""
@@ -217,18 +217,18 @@ class Store:
         """Ask the smallest question."""
         self.run(do.prove_alive())
 
-    def queue_depths(self) -> list[do.QueueDepth]:
+    def queue_depths(self) -> list[inspecting.QueueDepth]:
         """Depth and lag per queue."""
-        return self.run(do.queue_depths())
+        return self.run(inspecting.queue_depths())
 
-    def queues(self) -> list[do.QueueRow]:
+    def queues(self) -> list[inspecting.QueueRow]:
         """Every queue that has settings or work."""
-        return self.run(do.queues())
+        return self.run(inspecting.queues())
 
-    def queue_stats(self) -> list[do.QueueStats]:
+    def queue_stats(self) -> list[inspecting.QueueStats]:
         """Jobs per queue and state."""
-        return self.run(do.queue_stats())
+        return self.run(inspecting.queue_stats())
 
-    def runtimes(self) -> list[do.RuntimeRow]:
+    def runtimes(self) -> list[inspecting.RuntimeRow]:
         """Every runtime seen lately."""
-        return self.run(do.runtimes())
+        return self.run(inspecting.runtimes())

@@ -1,4 +1,4 @@
-"""The statements of unique jobs; `statements` says what a `Call` is."""
+"""The statements of unique jobs; `calls` says what a `Call` is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from awa_pool.requests import Options
 
-from .statements import Call, Rows
+from .calls import Call, Rows, one
 
 
 class Put(NamedTuple):
@@ -65,7 +65,7 @@ def enqueue_many(jobs: str, on_conflict: str) -> Call[PutMany]:
 
 def cancel_by_key(key: bytes) -> Call[int | None]:
     """Cancel the job that holds a key, unless it has ended -> its id, or None."""
-    return Call("cancel_by_key", {"key": key}, lambda rows: rows[0][0])
+    return Call("cancel_by_key", {"key": key}, one)
 
 
 def key_state(job_id: int) -> Call[KeyState | None]:

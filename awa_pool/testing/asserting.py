@@ -13,7 +13,7 @@ from awa_pool.client import AsyncClient, Client
 from awa_pool.follow_ups import PARENT
 from awa_pool.job import JobRow
 from awa_pool.states import State
-from awa_pool.store import statements as do
+from awa_pool.store import inspecting
 
 from . import attempts
 from .steps import Steps, drive
@@ -160,7 +160,7 @@ def _assert(wanted: _Wanted, count: int | None) -> Steps[list[JobRow]]:
     if found and count is None or len(found) == count:
         return found
     number = "a job" if count is None else f"{count} jobs"
-    others = yield do.list_jobs(None, None, None, _SHOWN, None)
+    others = yield inspecting.list_jobs(None, None, None, _SHOWN, None)
     raise AssertionError(
         f"expected {number} of {wanted}, found {len(found) or 'none'}\n{_shown(wanted, rows, others)}"
     )
@@ -180,7 +180,7 @@ def _rows(kind: str) -> Steps[list[JobRow]]:
     rows: list[JobRow] = []
     before: int | None = None
     while True:
-        page = yield do.list_jobs(None, None, kind, _PAGE, before)
+        page = yield inspecting.list_jobs(None, None, kind, _PAGE, before)
         rows += page
         if len(page) < _PAGE:
             return rows[::-1]

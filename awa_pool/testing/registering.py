@@ -14,8 +14,8 @@ from awa_pool.errors import LeaseLost
 from awa_pool.messages import AttemptLeased, CallbackAnswered, CallbackRegistered, RegisterCallback
 from awa_pool.store.callbacks import Registered as Row
 from awa_pool.store.callbacks import Waited, expire_callbacks, register_callbacks, wait_for_callbacks
+from awa_pool.store.calls import Call
 from awa_pool.store.leases import lease_attempts
-from awa_pool.store.statements import Call
 from awa_pool.tokens import Registered, Rules
 from awa_pool.worker.attempt import Attempt
 from awa_pool.worker.leasing import leasing

@@ -12,7 +12,7 @@ from awa_pool.client import AsyncClient, Client
 from awa_pool.hooks import JobEvent, call_hooks
 from awa_pool.job import Job
 from awa_pool.registry import Registry, Task
-from awa_pool.store.statements import Call
+from awa_pool.store.calls import Call
 
 from . import attempts
 

@@ -13,6 +13,7 @@ from awa_pool.hooks import JobEvent
 from awa_pool.job import Job
 from awa_pool.registry import Registry, Task
 from awa_pool.states import Outcome, State
+from awa_pool.store import housekeeping, inspecting
 from awa_pool.store import statements as do
 from awa_pool.store.databases import bring_forward
 from awa_pool.worker.bodies import Body, Unreadable, parse_chunk
@@ -114,9 +115,9 @@ class _Claimed(NamedTuple):
 def _work_one(
     registry: Registry, kind: str | None, queues: list[str], client: AnyClient
 ) -> Steps[WorkResult]:
-    yield do.promote(_PROMOTE)
+    yield housekeeping.promote(_PROMOTE)
     if not queues:
-        rows = yield do.list_jobs("available", None, kind, 1000, None, with_args=False)
+        rows = yield inspecting.list_jobs("available", None, kind, 1000, None, with_args=False)
         if not rows:
             return WorkResult(outcome=NO_JOB, error=f"no job of kind {kind!r} is available")
         queues = [rows[-1].queue]
@@ -127,18 +128,18 @@ def _drain(
     registry: Registry, queues: list[str], later: bool, most: int, client: AnyClient
 ) -> Steps[list[WorkResult]]:
     done: list[WorkResult] = []
-    yield do.promote(_PROMOTE)
+    yield housekeeping.promote(_PROMOTE)
     while True:
         worked = yield from _work_next(registry, None, queues, client)
         if not worked and later:
             yield bring_forward(queues)
-            yield do.promote(_PROMOTE)
+            yield housekeeping.promote(_PROMOTE)
             worked = yield from _work_next(registry, None, queues, client)
         if not worked:
             return done
         done.append(worked)
         if len(done) == most:
-            left = yield do.work_left(queues)
+            left = yield inspecting.work_left(queues)
             if left.available:
                 last = ", ".join(sorted({each.job.kind for each in done[-10:] if each.job}))
                 raise AssertionError(

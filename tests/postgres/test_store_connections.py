@@ -23,6 +23,7 @@ from awa_pool.errors import (
     StoreUnavailable,
     ValidationError,
 )
+from awa_pool.store import inspecting
 from awa_pool.store import statements as do
 from awa_pool.store.connection import PREPARE_AFTER, connect, target
 from awa_pool.store.listener import Listener, ListenerBack, ListenerLost, Notified
@@ -138,7 +139,7 @@ def test_the_store_claims_and_completes_what_a_client_put_in(dsn):
         f'"job_id":{ids[4]},"run_lease":1,"outcome":"fail","error":{{"error":"x","type":"E"}}}}]'
     )
     assert store.finish(item.encode()) == [do.Finished(0, "done", "failed")]
-    assert store.work_left(["default"]) == do.WorkLeft(0, 0, 0, 0)
+    assert store.work_left(["default"]) == inspecting.WorkLeft(0, 0, 0, 0)
     assert store.promote(10).promoted == 0
     assert store.rescue_stale(30.0, 10) == []
     assert store.lead("maintenance", runtime, 10.0)
