@@ -109,10 +109,11 @@ class World:
         self.available: deque[int] = deque(range(1, jobs + 1))
         self.rows: dict[int, Row] = {}
         self.closed: dict[int, int] = {}
+        self.heard_closed: dict[int, int] = {}  # what this dispatcher has been told of it
         self.ended: dict[int, int] = {}
         self.starts: dict[tuple[int, int], int] = {}
         self.lanes: dict[bytes, FakeLane] = {}
-        self.questions: deque[Command] = deque()
+        self.questions: deque[Command | OpenAttemptsRead] = deque()
         self.to_finalizer: deque[Message] = deque()
         self.results: deque[tuple[bytes, int, int]] = deque()
         self.to_dispatcher: deque[Event] = deque()
@@ -170,13 +171,19 @@ class World:
     def deliver(self) -> bool:
         if not self.to_dispatcher:
             return False
-        self.step(self.to_dispatcher.popleft())
+        event = self.to_dispatcher.popleft()
+        match event:
+            case FinalizerSaid(AttemptsClosed(pieces)):
+                for receipt_id, mask in pieces:
+                    self.heard_closed[receipt_id] = self.heard_closed.get(receipt_id, 0) | mask
+        self.step(event)
         return True
 
     def restart_dispatcher(self) -> None:
         """A new one, knowing nothing; what was on the way to the old one is gone."""
         self.questions.clear()
         self.to_dispatcher.clear()
+        self.heard_closed.clear()
         self.core = Dispatcher(self.settings)
         for lane in self.lanes.values():
             self.say_ready(lane)
@@ -203,6 +210,8 @@ class World:
                     if lose
                     else OpenAttemptsRead(self.open_rows())
                 )
+            case OpenAttemptsRead():
+                self.step(question)
             case ReadPage(peer):
                 self.step(self._page(peer))
             case ReadPages():
@@ -213,6 +222,13 @@ class World:
                 running = sum(row.open_mask.bit_count() for row in self.open_rows())
                 self.step(WorkLeftRead(len(self.available), running, 0))
         return True
+
+    def read_early(self) -> None:
+        """Let the database look now at what an audit asks; the answer arrives when it is its turn."""
+        for at, question in enumerate(self.questions):
+            if isinstance(question, ReadOpenAttempts):
+                self.questions[at] = OpenAttemptsRead(self.open_rows())
+                return
 
     def _claim(self, claim: Claim) -> list[Row]:
         rows = []
@@ -434,6 +450,7 @@ class World:
             assert receipt.open and not any(place & ~receipt.open for place in places)
             assert set(receipt.why) == {i for i in range(63) if receipt.ending >> i & 1}
             assert not receipt.waiting & ~receipt.out
+            assert not receipt.open & self.heard_closed.get(receipt.receipt_id, 0), "what was closed is back"
             waiting += receipt.waiting.bit_count()
             stocked += receipt.stock.bit_count()
             jobs += receipt.open.bit_count()

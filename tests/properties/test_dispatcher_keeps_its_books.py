@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from dispatcher_world import World
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ ACTIONS = (
     + ["finalize"] * 4
     + ["tick", "tick", "long", "lose_answer", "lose_send", "lose_end", "lose_result", "lose_said"]
     + ["give_way"] * 4
-    + ["go_on", "heard"]
+    + ["go_on", "heard", "late_audit", "late_audit"]
     + ["kill", "resend", "restart", "ready", "replaced", "minute", "retire"]
 )
 
@@ -31,6 +33,11 @@ def act(world: World, action: str, number: int) -> None:
             world.deliver()
         case "answer":
             world.answer()
+        case "late_audit":
+            world.tick(11.0)
+            world.read_early()
+            for _ in range(number % 16):
+                _ = world.work(lane), world.finalize(), world.deliver()
         case "lose_answer":
             world.answer(lose=True)
         case "work":
@@ -75,7 +82,15 @@ def act(world: World, action: str, number: int) -> None:
             world.start_worker(lane.worker)
 
 
-SCRIPT = st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 200)), max_size=150)
+def long_script(seed: int) -> list[tuple[str, int]]:
+    """Make a long script, as lists that Hypothesis makes are mostly too short for what takes many steps to come about."""
+    random = Random(seed)
+    return [(random.choice(ACTIONS), random.randrange(200)) for _ in range(150)]
+
+
+SCRIPT = st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 200)), max_size=150) | st.integers(
+    0, 2**32
+).map(long_script)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
