@@ -20,7 +20,6 @@ MOVE_LIMIT = 1000
 DEAD_LIMIT = 1000
 DEAD = "dead"
 MORE_S = 0.05  # pause before the next step of a sweep that was not through
-ONLY_GONE_S = 86_400.0  # practically: only runtimes that said good-bye
 RING_SHARE = 16  # parts in which retention and history are spread over the ring's 24 slots
 MIN_SLOT_AGE_S = 60.0
 MIN_SLOT_BYTES = 16 << 20
@@ -153,7 +152,7 @@ class Maintenance:
         branch.under_way = True
         arguments = branch.arguments
         if branch.name == RESCUE:
-            arguments = (self.rules.stale_s if self._may_rescue(now_s) else ONLY_GONE_S, RESCUE_LIMIT)
+            arguments = (self.rules.stale_s, RESCUE_LIMIT, self._connected_s(now_s))
         return [Ask(branch.name, branch.method, arguments)]
 
     def answered(self, name: str, value: Any, now_s: float) -> list[Command]:
@@ -210,9 +209,9 @@ class Maintenance:
             branch.pause_s = min(branch.pause_s, branch.busy_s)
             branch.due_s = min(branch.due_s, now_s + branch.busy_s)
 
-    def _may_rescue(self, now_s: float) -> bool:
-        since_s = self._unbroken_since_s
-        return since_s is not None and now_s - since_s >= self.rules.stale_s
+    def _connected_s(self, now_s: float) -> float:
+        """Return for how long the database has answered without a break."""
+        return 0.0 if self._unbroken_since_s is None else now_s - self._unbroken_since_s
 
     def _led(self, branch: Branch, leads: bool, now_s: float) -> list[Command]:
         branch.done(now_s, useful=True)

@@ -38,9 +38,11 @@ def promote(limit: int) -> Call[Promoted]:
     return Call("promote", {"limit": limit}, first(Promoted))
 
 
-def rescue_stale(stale_s: float, limit: int) -> Call[list[Rescued]]:
-    """End what runtimes without a heartbeat still hold."""
-    return Call("rescue_stale", {"stale_s": stale_s, "limit": limit}, each(Rescued))
+def rescue_stale(stale_s: float, limit: int, connected_s: float | None = None) -> Call[list[Rescued]]:
+    """End what runtimes without a heartbeat still hold; `connected_s`: so long the caller has had answers without a break."""
+    return Call(
+        "rescue_stale", {"stale_s": stale_s, "limit": limit, "connected_s": connected_s}, each(Rescued)
+    )
 
 
 def lead(name: str, holder: str | UUID, ttl_s: float) -> Call[bool]:

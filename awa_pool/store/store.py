@@ -161,9 +161,11 @@ class Store:
         """Make due jobs available."""
         return self.run(housekeeping.promote(limit))
 
-    def rescue_stale(self, stale_s: float, limit: int) -> list[housekeeping.Rescued]:
+    def rescue_stale(
+        self, stale_s: float, limit: int, connected_s: float | None = None
+    ) -> list[housekeeping.Rescued]:
         """End what runtimes without a heartbeat still hold."""
-        return self.run(housekeeping.rescue_stale(stale_s, limit))
+        return self.run(housekeeping.rescue_stale(stale_s, limit, connected_s))
 
     def expire_callbacks(self, limit: int) -> callbacks.Expired:
         """End the attempts whose callback was not answered in time."""

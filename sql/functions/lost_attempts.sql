@@ -1,4 +1,4 @@
--- lost_attempts(stale, limit) -> open attempts whose runtime is gone, or is unknown and claimed them longer ago than the threshold.
+-- lost_attempts(stale, limit) -> open attempts whose runtime is gone, or is unknown and claimed them longer ago than the threshold (null: never).
 -- An attempt without a runtime is parked and nobody's; one that waits with its handler is its runtime's. Guard: none. Locks: none. Errors: none.
 create or replace function {schema}.lost_attempts(p_stale_s float8, p_limit int)
 returns table(

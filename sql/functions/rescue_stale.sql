@@ -1,10 +1,12 @@
--- rescue_stale(stale, limit) -> a row per runtime that was found gone or whose attempts were ended in this call: what a
--- runtime without a heartbeat for that long, or one that said good-bye, still held is ended as lost. At most `limit` attempts
+-- rescue_stale(stale, limit, connected) -> a row per runtime that was found gone or whose attempts were ended in this call: what a
+-- runtime without a heartbeat for its stale time, or one that said good-bye, still held is ended as lost. At most `limit` attempts
 -- a call: call again while the sum reaches it.
+-- The stale time is the runtime's own (`stale_s` of its info), `stale` where it names none. `connected`: for so many seconds the caller
+-- has had answers without a break, null: for ever; who has been away for longer may only have been cut off as the caller was.
 -- Arrow: running -> retryable, or failed on the last attempt. Nobody knows how far a started attempt came: it counts.
 -- Guard: the runtime's heartbeat, read again under its row lock; each attempt's bit or lease row, so what completed meanwhile
 -- stays completed. Locks: runtimes (skip locked), receipts, leases. Errors: AW001, AW002.
-create or replace function {schema}.rescue_stale(p_stale_s float8, p_limit int)
+create or replace function {schema}.rescue_stale(p_stale_s float8, p_limit int, p_connected_s float8 default null)
 returns table(runtime_id uuid, attempts int)
 language plpgsql volatile
 set search_path = {schema}, pg_catalog, pg_temp
@@ -13,6 +15,7 @@ as $$
 #variable_conflict use_column
 declare
     v_found uuid[];
+    v_connected_s float8 := coalesce(p_connected_s, 'infinity');
 begin
     perform require_read_committed('rescue_stale');
     if p_stale_s is null or not (p_stale_s between 0 and 86400) or p_limit is null or p_limit < 1 then
@@ -21,9 +24,11 @@ begin
     with silent as (
         select r.runtime_id
         from runtimes as r
-        where r.state = 'alive' and r.heartbeat_at < clock_timestamp() - make_interval(secs => p_stale_s)
+        cross join lateral (select stale_time(r.info, p_stale_s) as stale_s) as own
+        where r.state = 'alive' and r.heartbeat_at < clock_timestamp() - make_interval(secs => own.stale_s)
+            and own.stale_s <= v_connected_s
         order by r.runtime_id
-        for update skip locked
+        for update of r skip locked
     ),
     marked as (
         update runtimes as r set state = 'gone' from silent as s where r.runtime_id = s.runtime_id
@@ -32,7 +37,8 @@ begin
     select array_agg(m.runtime_id) into v_found from marked as m;
     delete from runtimes as r where r.state = 'gone' and r.heartbeat_at < clock_timestamp() - interval '24 h';
     return query
-    with lost as materialized (select l.*, row_number() over () as n from lost_attempts(p_stale_s, p_limit) as l),
+    with lost as materialized (select l.*, row_number() over () as n from lost_attempts(
+            case when p_stale_s <= v_connected_s then p_stale_s end, p_limit) as l),
     ended as materialized (
         select e.item, e.status
         from (

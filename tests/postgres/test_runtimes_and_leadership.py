@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
 
@@ -67,6 +68,39 @@ def test_a_silent_runtimes_attempts_are_lost_and_a_living_ones_are_not(queue: Qu
     assert queue.finish(kept.ended("completed"), lost[0].ended("completed")) == [
         ("done", "completed"), ("stale", None),
     ]  # fmt: skip
+
+
+def test_a_runtimes_own_stale_time_counts_whoever_leads(queue: Queue) -> None:
+    patient, hasty, odd = (uuid.uuid4() for _ in range(3))
+    for runtime, info in ((patient, {"stale_s": 7200}), (hasty, {"stale_s": 5}), (odd, {"stale_s": "5"})):
+        queue.enqueue()
+        queue.claim(1, runtime=runtime)
+        queue.rows("select awa_pool.register_runtime(%s, 'host', 1, %s::jsonb)", runtime, json.dumps(info))
+    queue.rows("update awa_pool.runtimes set heartbeat_at = now() - interval '10 s'")
+
+    def rescue(stale_s: float, connected_s: float | None) -> list[tuple[uuid.UUID, int]]:
+        return queue.rows(
+            "select runtime_id, attempts from awa_pool.rescue_stale(%s, 100, %s::float8)",
+            stale_s,
+            connected_s,
+        )
+
+    assert rescue(60, 4.9) == []  # the caller may have been cut off as this one was
+    assert rescue(60, 5.0) == [(hasty, 1)]
+    assert rescue(9, 8.0) == []
+    assert rescue(9, None) == [(odd, 1)]
+    queue.rows("update awa_pool.runtimes set heartbeat_at = now() - interval '3 h'")
+    assert rescue(9, None) == [(patient, 1)]
+
+
+def test_attempts_of_a_runtime_that_nobody_knows_are_lost_once_the_caller_was_connected_for_as_long(
+    queue: Queue,
+) -> None:
+    attempt = queue.claimed()
+    queue.rows("update awa_pool.receipts set claimed_at = now() - interval '1 h'")
+    assert queue.rows("select * from awa_pool.rescue_stale(60, 100, 59.0)") == []
+    assert queue.state(attempt.job_id) == "running"
+    assert queue.rows("select attempts from awa_pool.rescue_stale(60, 100, 60.0)") == [(1,)]
 
 
 def test_a_goodbye_needs_no_threshold(queue: Queue) -> None:
