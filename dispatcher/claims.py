@@ -16,6 +16,7 @@ from . import notes
 from .desk import Desk
 from .events import Claim, Claimed, ReadWorkLeft, Withdraw, WorkLeftRead
 from .pacing import MAX_CLAIM, Poll
+from .unplaced import Unplaced
 
 FIRST_CLAIM = 64
 """Jobs of the first claim after a queue gave less than was asked; each full one doubles it. What the last jobs of a queue
@@ -31,8 +32,9 @@ jobs reports within LONG_SLICE_S of the worker.)"""
 class Claiming:
     """When the next claim is due and how big it is."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, unplaced: Unplaced) -> None:
         self._desk = desk
+        self._unplaced = unplaced
         self._queues = list(desk.settings.queues)
         self._poll = Poll(desk.settings.poll_interval_s)
         self._nothing: set[str] = set()  # queues that gave nothing when last asked, and nobody notified since
@@ -45,6 +47,7 @@ class Claiming:
         self._last_full = False
         self._most = FIRST_CLAIM
         self._gated = False
+        self._rests = False
         self.accepting = True
         self.stopped = False
         self.store_up = True
@@ -52,8 +55,10 @@ class Claiming:
         self.claims = self.jobs = 0
         self.seconds = 0.0
 
-    def look_again(self) -> None:
-        """Something may have been enqueued."""
+    def look_again(self, *, new: bool = True) -> None:
+        """Something may have been enqueued; `new` False: it is what this host gave back."""
+        if new:
+            self._unplaced.notified()
         self._nothing.clear()
         self._looked_again = True
 
@@ -64,12 +69,17 @@ class Claiming:
 
     def due_s(self) -> float | None:
         """When to call `check` again; None if only an event can make a claim possible."""
-        return self._poll.due_s if self._gated and self._asked is None else None
+        if self._asked is not None:
+            return None
+        if self._rests:
+            return self._unplaced.rests_until_s
+        return self._poll.due_s if self._gated else None
 
     def check(self) -> None:
         """Claim if it is time and there is room."""
         self._gated = False
-        plan = None if self._asked is not None else self._plan()
+        self._rests = self._asked is None and self._unplaced.rests()
+        plan = None if self._asked is not None or self._rests else self._plan()
         if plan is None:
             return
         if self._desk.now_s < self._poll.due_s and (not self.store_up or self._all_empty(plan)):

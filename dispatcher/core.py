@@ -2,7 +2,7 @@
 
 Pure: `step(event, now_s)` returns the commands that the shell carries out in order. The rooms: `books` (who has
 what), `lanes` (credit, chunks), `pacing` (how fast), `claims` (what to ask for), `recall` (nothing waits behind a
-long job), `departures` (a worker died), `audit` (what was lost heals), `leaving` (the way out).
+long job), `unplaced` (jobs that no lane here has room for), `departures` (a worker died), `audit` (what was lost heals), `leaving` (the way out).
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ from .lanes import Lane
 from .leaving import Leaving, weight
 from .pacing import LONGEST_NAP_S
 from .recall import Recalls
+from .unplaced import Unplaced
 from .waiting import Waiting
 
 MARGIN_S = 0.002
@@ -85,8 +86,9 @@ class Dispatcher:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.desk = Desk(settings)
-        self.claiming = Claiming(self.desk)
-        self.recalls = Recalls(self.desk)
+        self.unplaced = Unplaced(self.desk)
+        self.claiming = Claiming(self.desk, self.unplaced)
+        self.recalls = Recalls(self.desk, self.unplaced)
         self.departures = Departures(self.desk)
         self.claiming.stopped = settings.stopping
         self.audit = Audit(self.desk)
@@ -300,7 +302,7 @@ class Dispatcher:
                         self.desk.books.note_closed(receipt_id, mask)
                     else:
                         if receipt.ending & mask:
-                            self.claiming.look_again()  # what was given back can be claimed now
+                            self.claiming.look_again(new=False)  # what was given back can be claimed now
                         self.desk.close(receipt, mask)
             case FinalizerLoad(incarnation, _, _, accepting):
                 self.claiming.accepting = accepting
@@ -336,6 +338,9 @@ class Dispatcher:
             self.claiming.look_again()
             return
         words = payload.split()
+        if len(words) == 2 and words[0] == "returned":
+            self.claiming.look_again(new=not self.unplaced.gave_back(words[1]))
+            return
         match words[0] if words else "":  # another version's notice, or anybody's: NOTIFY is open to all
             case "cancel":
                 self.cancels.notified(words)

@@ -37,7 +37,13 @@ class Desk:
         self._seq = 0
         self._unsent: list[tuple[Receipt, int]] = []
         self._resend_s: float | None = None
-        self.handed_s = 0.0
+        self.handed: dict[str, float] = {}
+        """When something was handed over last, by lane name."""
+
+    @property
+    def handed_s(self) -> float:
+        """When something was handed over last."""
+        return max(self.handed.values(), default=0.0)
 
     def note(self, level: int, event: str, **fields: Any) -> None:
         self.out.append(Note(level, event, fields))
@@ -59,7 +65,7 @@ class Desk:
                 message, payload = run_jobs(receipt, mask)
                 self.books.hand(receipt, mask)
                 lane.hand(receipt, mask, cost_s, self.now_s, known=self.pacing.knows(head.kind))
-                self.handed_s = self.now_s
+                self.handed[name] = self.now_s
                 self.out.append(Send(lane.peer, message, payload))
 
     def _filling(self, lane: Lane, kind: str, room: int) -> int:
@@ -138,6 +144,13 @@ class Desk:
                 if receipt.stock:
                     self.end(receipt, receipt.stock, Outcome.RETURN)
         return jobs
+
+    def give_back_shelf(self, name: str) -> int:
+        """Return to the database what is in stock for the lanes of that name."""
+        return sum(
+            self.end(segment.receipt, segment.mask & segment.receipt.stock, Outcome.RETURN).bit_count()
+            for segment in self.stock.shelves[name]
+        )
 
     # --- lanes ---------------------------------------------------------------------------------------------
 

@@ -314,11 +314,6 @@ class Stock:
         segment.mask ^= taken
         return taken
 
-    def oldest_s(self) -> float | None:
-        """When the one that waits longest came here."""
-        heads = [segment.since_s for name in self.shelves if (segment := self.head(name)) is not None]
-        return min(heads, default=None)
-
 
 def run_jobs(receipt: Receipt, mask: int) -> tuple[RunJobs, bytes]:
     """The message and payload that hand these attempts over."""

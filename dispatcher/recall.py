@@ -17,6 +17,7 @@ from . import notes
 from .desk import Desk
 from .events import PageRead, ReadPage, Send
 from .lanes import Lane
+from .unplaced import Unplaced
 
 QUIET_S = 0.02
 """A lane that has not been heard of for so long is behind a long job."""
@@ -25,20 +26,15 @@ GRANT_S = 0.05
 so busy that its socket thread waits for a core, or a job given back here could start there all the same."""
 ALWAYS_S = 1.0
 """After this, waiting jobs are recalled although nobody is idle here: another host may be."""
-STALE_STOCK_S = 1.0
-LONGEST_STALE_S = 30.0
-"""Stock from which nothing could be handed over for so long goes back to the database. If it comes here again and again, as
-nobody else has room for it either, it stays twice as long each time."""
 
 
 class Recalls:
     """When to recall, and what to make of the answers."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, unplaced: Unplaced) -> None:
         self._desk = desk
+        self._unplaced = unplaced
         self._look_s: dict[bytes, tuple[float, float]] = {}  # next look at the page, pause after it
-        self._stale_s = STALE_STOCK_S
-        self._gave_back_s = 0.0
         self.recalled = 0
         self.granted = 0
         self.vouched = 0
@@ -54,9 +50,8 @@ class Recalls:
                     )
                 else:
                     due.append(lane.heard_s + (QUIET_S if self._somebody_idle(lane) else ALWAYS_S))
-        oldest_s = self._desk.stock.oldest_s() if self._desk.books.stocked else None
-        if oldest_s is not None:
-            due.append(max(oldest_s, self._desk.handed_s) + self._stale_s)
+        if (stale_s := self._unplaced.next_return_s()) is not None:
+            due.append(stale_s)
         return min(due, default=None)
 
     def check(self) -> None:
@@ -74,12 +69,7 @@ class Recalls:
             if now_s >= look_s:
                 self._look_s[lane.peer] = (now_s + pause_s, min(pause_s * 1.5, 0.5))
                 desk.out.append(ReadPage(lane.peer, lane.worker, lane.incarnation))
-        oldest_s = desk.stock.oldest_s() if desk.books.stocked else None
-        if desk.handed_s > self._gave_back_s:
-            self._stale_s = STALE_STOCK_S
-        if oldest_s is not None and now_s >= max(oldest_s, desk.handed_s) + self._stale_s:
-            jobs = desk.give_back_stock()
-            self._gave_back_s, self._stale_s = now_s, min(self._stale_s * 2, LONGEST_STALE_S)
+        if jobs := self._unplaced.give_back():
             desk.note(logging.DEBUG, notes.JOBS_RETURNED, jobs=jobs, reason="no lane could take them")
 
     def answered(self, lane: Lane, receipt_id: int, mask: int) -> None:

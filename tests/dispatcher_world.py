@@ -107,6 +107,7 @@ class World:
         self.now_s = 100.0
         self.kind = kind
         self.available: deque[int] = deque(range(1, jobs + 1))
+        self.kinds: dict[int, str] = {}  # of jobs that are of another kind
         self.rows: dict[int, Row] = {}
         self.closed: dict[int, int] = {}
         self.heard_closed: dict[int, int] = {}  # what this dispatcher has been told of it
@@ -237,8 +238,10 @@ class World:
             ids = [self.available.popleft() for _ in range(min(left, claim.chunk, len(self.available)))]
             left -= len(ids)
             receipt_id, self.next_receipt = self.next_receipt, self.next_receipt + 1
-            bodies = [f'[{job_id},"{self.kind}",{{}},1,1,25,null]' for job_id in ids]
-            kinds = [self.kind] * len(ids)
+            kinds = [self.kinds.get(job_id, self.kind) for job_id in ids]
+            bodies = [
+                f'[{job_id},"{kind}",{{}},1,1,25,null]' for job_id, kind in zip(ids, kinds, strict=True)
+            ]
             row = Row(claim.queues[0], 3, receipt_id, -receipt_id, 2, ids, kinds, bodies)
             self.rows[receipt_id] = row
             self.closed[receipt_id] = 0

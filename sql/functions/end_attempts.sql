@@ -104,7 +104,7 @@ begin
         where k.fate = case when k.pos = any (v_ended) then 'gives' else 'took' end;
     end if;
     if v_returned and exists (select from queue_waiters as w where w.until > clock_timestamp()) then
-        perform pg_notify('awa_pool', '');
+        perform pg_notify('awa_pool', format('returned %s', p_receipts[1]));  -- a host that gave it back knows it again
     end if;
 end
 $$;
