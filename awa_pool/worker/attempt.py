@@ -43,8 +43,8 @@ class Attempt(Job[Any]):
     """Set where the kind has hooks."""
     _completion: Completion
     """Set by the first use of `completing`."""
-    _left: CallbackToken | None
-    """The callback that its handler registered last, until it waits for one."""
+    _left: CallbackToken | str | None
+    """The callback that its handler registered last, until it waits for one; a text where it asked for a wait that has not begun."""
     _piece: Piece | None
     """The piece that it is of; None once it is settled."""
     _seat: Seat
@@ -57,10 +57,16 @@ class Attempt(Job[Any]):
     """Set by an owed outcome: what hooks are to hear of the job it is about."""
 
 
+NOT_AWAITED = "`job.wait_for_callback(…)` was not awaited: its handler waited for nothing"
+
+
 def job_type_of(
-    registry: Registry, reporter: Reporter | None, registrar: Registrar | None = None
+    registry: Registry, reporter: Reporter | None, registrar: Registrar | None, settled: set[str]
 ) -> type[Attempt]:
-    """Return the class of the jobs of an app: what they stage is validated by its registry."""
+    """Return the class of the jobs of an app: what they stage is validated by its registry.
+
+    To `settled` the kinds whose handlers register callbacks are added: how they end is to be looked at.
+    """
 
     class Ours(Attempt):
         __slots__ = ()
@@ -104,6 +110,7 @@ def job_type_of(
             registrar = self._registrar
             if registrar is None:
                 return super().register_callback(timeout_seconds)
+            settled.add(self.kind)
             attempt = (self.id, self.run_lease)
             task = self._registry.tasks.get(self.kind)
             if task is not None and task.is_async:
@@ -127,10 +134,11 @@ def job_type_of(
                 return super().wait_for_callback(token)
             from .waiting import wait, wait_async
 
-            self._left = None
             task = self._registry.tasks.get(self.kind)
             if task is not None and task.is_async:
+                self._left = NOT_AWAITED  # until the coroutine begins
                 return wait_async(registrar, self, token)
+            self._left = None
             return wait(registrar, self, task, token)
 
         def _note(self, registered: Registered) -> None:

@@ -42,8 +42,10 @@ def leave_out_our_frame(raised: BaseException) -> None:
             raised.__traceback__ = raised.__traceback__.tb_next
 
 
-def left_behind(token: CallbackToken) -> str:
+def left_behind(token: CallbackToken | str) -> str:
     """Say what became of a callback that a handler registered, and then neither waited for nor returned."""
+    if isinstance(token, str):
+        return token
     if not token.registered:
         return "`job.register_callback(…)` was not awaited: nothing was registered, and nobody can answer"
     return (
@@ -70,7 +72,6 @@ class Endings:
         self.registry = registry
         self.tell = tell
         self.failures = failures
-        self._job_type = job_type_of(registry, reporter, registrar)
         self._reporter = reporter
         self.words: dict[tuple[int, int], Any] = {} if reporter is None else reporter.words
         """Attempts that have said something of their progress: they are to be settled, however they end."""
@@ -89,6 +90,9 @@ class Endings:
         self.watched |= self.owned
         if self.hooked:
             self.watched |= {OWED}
+        self.settled = set(self.watched)
+        """Kinds of whose attempts even a plain completion is settled: those watched, and those that register callbacks."""
+        self._job_type = job_type_of(registry, reporter, registrar, self.settled)
         self.job = self._job_with_news if self.hooked else self._job
         """Builds what the handler sees; None when the args do not decode (then that is recorded)."""
         self._app_name = app_name
@@ -252,7 +256,7 @@ class Endings:
             job.id, job.kind, count,
         )  # fmt: skip
 
-    def _note_left(self, job: Job[Any], token: CallbackToken, ending: Ending) -> None:
+    def _note_left(self, job: Job[Any], token: CallbackToken | str, ending: Ending) -> None:
         """Say once for a kind that an answer will find nobody: most likely a word was forgotten."""
         if ending.outcome is not Outcome.COMPLETED or job.kind in self._told_of:
             return

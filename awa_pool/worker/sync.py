@@ -80,7 +80,7 @@ class SyncExecutor:
         words, completed_at = self._page.words, self._page.completed_word(piece.row)
         tasks, cancelled, tags = self._tasks, self._cancelled, self._tags
         indexes, bodies, done, time = piece.indexes, piece.bodies, piece.done, self._endings.time
-        make_job, quota, watched = self._endings.job, self._quota, self._endings.watched
+        make_job, quota, settled = self._endings.job, self._quota, self._endings.settled
         said = self._endings.words
         at, count = piece.at, len(indexes)
         piece.running = 1
@@ -129,7 +129,7 @@ class SyncExecutor:
                     result is None
                     and raised is None
                     and job._staging is None
-                    and body[1] not in watched
+                    and body[1] not in settled
                     and not said
                 ):
                     piece.completed = words[completed_at] = piece.completed | bit

@@ -117,6 +117,7 @@ def wait(registrar: Registrar, job: Attempt, task: Task | None, token: CallbackT
 
 async def wait_async(registrar: Registrar, job: Attempt, token: CallbackToken) -> Any:
     """Let an async handler await the answer to its callback. Errors: as of `Job.wait_for_callback`."""
+    job._left = None
     _check_runs(job)
     check_token(job, token)
     _check_goes_on(job)

@@ -99,7 +99,7 @@ class World:
         self.given: list[str] = []
 
     def job(self, kind: str = "waits", *, running: bool = True) -> Any:
-        made: Any = job_type_of(client.registry, None, self.registrar)(
+        made: Any = job_type_of(client.registry, None, self.registrar, set())(
             Waits(), 9, kind, run_lease=4, is_cancelled=lambda: self.cancelled
         )
         made._piece = (

@@ -196,7 +196,7 @@ class World:
         self.cancelled = False
 
     def job(self) -> Any:
-        made = job_type_of(client.registry, None, self.registrar)(
+        made = job_type_of(client.registry, None, self.registrar, set())(
             Ship(), 9, "ship", run_lease=4, is_cancelled=lambda: self.cancelled
         )
         made._piece = Piece("default", 2, 3, 11, -11, [5], [[9, "ship", {}, 1, 4, 2, None]], 0)

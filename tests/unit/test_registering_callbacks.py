@@ -213,7 +213,7 @@ class World:
         self.cancelled = False
 
     def job(self, kind: str = "ask", *, running: bool = True) -> Any:
-        made = job_type_of(client.registry, None, self.registrar)(
+        made = job_type_of(client.registry, None, self.registrar, set())(
             Ask(), 9, kind, run_lease=4, is_cancelled=lambda: self.cancelled
         )
         made._piece = (

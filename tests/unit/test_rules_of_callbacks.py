@@ -119,7 +119,7 @@ def test_a_worker_sends_rules_that_are_good_and_nothing_where_one_is_not(is_asyn
 
     registrar: Any = Registrar()
     registrar.asked.clear()
-    job = job_type_of(client.registry, None, registrar)(Ask(), 1, "ask")
+    job = job_type_of(client.registry, None, registrar, set())(Ask(), 1, "ask")
     with pytest.raises(ValidationError, match="^on_fail: "):
         job.register_callback(60, filter="true", on_fail="payload.")
     assert registrar.asked == []
