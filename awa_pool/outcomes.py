@@ -1,7 +1,8 @@
 """What a handler may answer, and what that means for its attempt.
 
 A handler returns None (completed) or one of `RetryAfter`, `Snooze`, `Cancel`, `WaitForCallback`; raising one of these means the same
-as returning it. Any other exception is a failed attempt; `TerminalError` fails the job at once.
+as returning it. Any other exception is a failed attempt; `TerminalError` fails the job at once. One of these classes itself, or an
+exception, that is returned is a slip of the pen: a failed attempt too.
 """
 
 from __future__ import annotations
@@ -129,6 +130,9 @@ def resolve_outcome(
     answer = raised if raised is not None else result
     if answer is None:
         return COMPLETED
+    if raised is None:
+        raised = _slip(result)
+        answer = result if raised is None else raised
     # By the type alone: isinstance would ask the object's own __class__, which is user code.
     if issubclass(type(answer), _Answer):
         try:
@@ -152,6 +156,22 @@ def resolve_outcome(
     if complaint:
         error["backoff"] = complaint
     return Ending(Outcome.RETRY, delay_s, error)
+
+
+def _slip(result: object) -> TypeError | None:
+    """Return what is wrong with a returned value that was clearly meant otherwise: to complete the job would lose the intent."""
+    # By the type alone, as above.
+    if issubclass(type(result), type):
+        name = _safe(lambda: result.__name__)  # type: ignore[attr-defined]
+        if issubclass(result, _Answer):  # type: ignore[arg-type]
+            return TypeError(f"the handler returned the class {name} itself: call it, `return {name}(…)`")
+        if issubclass(result, BaseException):  # type: ignore[arg-type]
+            return TypeError(f"the handler returned the class {name}: raise it, `raise {name}(…)`")
+    elif issubclass(type(result), BaseException) and not issubclass(type(result), _Answer):
+        slip = TypeError("the handler returned an exception instead of raising it: `raise` it")
+        slip.__cause__ = result  # type: ignore[assignment]
+        return slip
+    return None
 
 
 def _resolve_answer(answer: _Answer) -> Ending:

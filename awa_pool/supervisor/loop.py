@@ -185,10 +185,13 @@ class PoolRun:
         """Warn once a kind, however many workers come and go: a handler's value that nobody keeps is a misunderstanding."""
         dropped = message.figures.get("dropped")
         if message.role == WORKER and isinstance(dropped, dict):
-            for kind, type_name in dropped.items():
+            for kind, (type_name, job_id) in dropped.items():
                 if kind not in self._dropping:
                     self._dropping.add(kind)
-                    _log.warning("handlers of kind %s return %s: the value is dropped", kind, type_name)
+                    _log.warning(
+                        "job %s, kind %s, is completed, but its handler returned a value of type %s, which is dropped (said once)",
+                        job_id, kind, type_name,
+                    )  # fmt: skip
 
     def _database_said(self, news: object) -> None:
         match news:

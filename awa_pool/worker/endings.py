@@ -97,8 +97,9 @@ class Endings:
         """Builds what the handler sees; None when the args do not decode (then that is recorded)."""
         self._app_name = app_name
         self._rng = rng
-        self.dropped: dict[str, str] = {}
-        """Kind -> type of a value that its handlers return and nobody keeps; the supervisor tells it once for all."""
+        self.dropped: dict[str, tuple[str, int]] = {}
+        """Kind -> type of a value that its handlers return and nobody keeps, and a job of which one did; the supervisor tells it
+        once for all."""
         self.follow_ups_dropped = 0
         """Staged by attempts that parked instead of completing."""
         self._told_of: set[str] = set()
@@ -107,7 +108,7 @@ class Endings:
     def of_handler(
         self, task: Task, attempt: int, result: object, raised: BaseException | None, *, late: bool = False
     ) -> Ending:
-        """Resolve what a handler returned or raised; a value nobody keeps is noted.
+        """Resolve what a handler returned or raised.
 
         `late`: the handler had been told that its deadline has passed.
         """
@@ -117,12 +118,9 @@ class Endings:
                 f"the handler of {task.kind!r} returned a coroutine: declare it with async def"
             )
             result = None
-        ending = resolve_outcome(
+        return resolve_outcome(
             result, raised, attempt=attempt, backoff=task.backoff, rng=self._rng, late=late
         )
-        if ending.dropped is not None:
-            self.dropped.setdefault(task.kind, ending.dropped)
-        return ending
 
     def undecodable(self, error: BaseException) -> Ending:
         """The stored args do not fit the task's type: terminal, as another attempt would meet the same args."""
@@ -192,10 +190,13 @@ class Endings:
     def settle(self, piece: Piece, index: int, job: Job[Any], task: Task, ending: Ending) -> bool:
         """Record how a handler's attempt ended, with what comes of it; True where the page may say that it completed.
 
+        A value that the handler returned and nobody keeps is noted.
         A completion with follow-ups may not: should this process die before the finalizer has them, it is to run again.
         """
         staged: Sequence[Sealed] = ()
         owned = False
+        if ending.dropped is not None:
+            self.dropped.setdefault(task.kind, (ending.dropped, job.id))
         if task.kind in self.owned:
             from .owning import ruled
 

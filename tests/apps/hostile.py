@@ -155,6 +155,9 @@ RAISES: dict[str, Callable[[], Any]] = {
     "memory": lambda: fail(MemoryError()),
     "type_only": lambda: fail(KeyError),  # type: ignore[arg-type]
     "not_an_error": lambda: fail(5),  # type: ignore[arg-type]
+    "error": lambda: ValueError("not raised"),
+    "error_class": lambda: ValueError,
+    "answer_class": lambda: Snooze,
     "retry_reason": lambda: fail(RetryAfter(3600, reason="\0" + "y" * HUGE)),
     "retry_odd_reason": lambda: RetryAfter(3600, reason=Ambush()),  # type: ignore[arg-type]
     "retry_nan": lambda: RetryAfter(float("nan")),
@@ -167,9 +170,6 @@ RETURNS: dict[str, Callable[[], Any]] = {
     "text": lambda: "\ud800\0" * 1_000_000,
     "nan": lambda: float("nan"),
     "wide": lambda: 10**5000,
-    "error": lambda: ValueError("not raised"),
-    "error_class": lambda: ValueError,
-    "answer_class": lambda: Snooze,
     "generator": lambda: (n for n in range(3)),
     "module": lambda: sys,
     "lock": lambda: __import__("threading").Lock(),

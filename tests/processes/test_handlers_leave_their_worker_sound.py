@@ -38,8 +38,8 @@ def test_draws_differ_values_are_dropped_and_own_sockets_harm_nobody(tmp_path: P
         assert all(row.attempt == 1 for row in client.list_jobs(state="completed", limit=200))
         # The value's type is told once a kind, whichever and however many workers meet it.
         for kind in kinds:
-            running.logged(f"handlers of kind {kind} return")
-            assert running.log.count(f"handlers of kind {kind} return") == 1
+            running.logged(f", kind {kind}, is completed, but its handler returned a value of type ")
+            assert running.log.count(f", kind {kind}, is completed, but its handler returned") == 1
         assert "Spiteful" in running.log
     rows = [line.split() for line in drawn.read_text().splitlines()]
     assert len({row[0] for row in rows}) > 1

@@ -22,6 +22,7 @@ from awa_pool.outcomes import (
     Ending,
     RetryAfter,
     Snooze,
+    WaitForCallback,
     clean_text,
     default_backoff_s,
     describe_error,
@@ -49,9 +50,30 @@ def test_none_completes_and_so_does_anything_unrecognised_with_its_type_named():
         (5, "int"),
         (lambda: 1, "function"),
         ((i for i in ()), "generator"),
-        (ValueError(), "ValueError"),
+        (int, "type"),
     ]:
         assert resolve(value) == Ending(Outcome.COMPLETED, dropped=name)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (RetryAfter, "the handler returned the class RetryAfter itself: call it, `return RetryAfter(…)`"),
+        (Snooze, "call it, `return Snooze(…)`"),
+        (Cancel, "call it, `return Cancel(…)`"),
+        (WaitForCallback, "call it, `return WaitForCallback(…)`"),
+        (TerminalError, "the handler returned the class TerminalError: raise it, `raise TerminalError(…)`"),
+        (KeyboardInterrupt, "raise it"),
+        (ValueError("no card"), "`raise` it (after ValueError: no card)"),
+        (TerminalError("no card"), "`raise` it (after TerminalError: no card)"),
+    ],
+)
+def test_a_returned_class_or_exception_is_a_failed_attempt_that_says_what_to_write(
+    value: object, text: str
+) -> None:
+    ending = resolve(value)
+    assert ending.outcome is Outcome.RETRY and ending.dropped is None
+    assert ending.error is not None and ending.error["type"] == "TypeError" and text in ending.error["error"]
 
 
 class Contrary(Exception):
@@ -75,7 +97,7 @@ class Silent(Cancel, RetryAfter):
 
 
 def test_answers_and_errors_of_the_strangest_making_are_outcomes_all_the_same():
-    assert resolve(Contrary()).dropped is not None
+    assert resolve(Contrary()).outcome is resolve(Contrary).outcome is Outcome.RETRY
     contrary = resolve(raised=Contrary())
     assert contrary.outcome is Outcome.RETRY and contrary.error is not None
     assert contrary.error["type"].endswith("Contrary")

@@ -17,6 +17,7 @@ from awa_pool.states import Outcome
 from awa_pool.worker.app import load_app, pack_app
 from awa_pool.worker.bodies import Unreadable, parse_chunk
 from awa_pool.worker.endings import Endings
+from awa_pool.worker.events import Piece
 
 GOOD = b'[1,"noop",{"n":1},1,1,25,null]'
 
@@ -108,12 +109,15 @@ def test_a_chunk_with_another_number_of_bodies_than_announced_runs_nothing() -> 
         assert isinstance(body, Unreadable) and "announced 3 jobs and held 2" in body.problem
 
 
-def test_a_dropped_value_is_noted_with_its_kind_and_type() -> None:
+def test_a_dropped_value_is_noted_with_its_kind_and_type_and_the_first_job() -> None:
     recorder = endings()
     task = recorder.registry.tasks["noop"]
-    for _ in range(3):
-        assert recorder.of_handler(task, 1, (n for n in ()), None).outcome is Outcome.COMPLETED
-    assert recorder.dropped == {"noop": "generator"}
+    for number in (5, 6, 7):
+        ending = recorder.of_handler(task, 1, (n for n in ()), None)
+        assert ending.outcome is Outcome.COMPLETED
+        piece = Piece("default", 2, 3, 7, 9, [0], [], 1)
+        assert recorder.settle(piece, 0, Job(None, number, "noop"), task, ending)
+    assert recorder.dropped == {"noop": ("generator", 5)}
 
 
 def test_a_coroutine_that_nobody_awaits_is_a_failure_and_not_a_success() -> None:
