@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .errors import DeadlineExceeded, JobCancelled, LeaseLost, ShuttingDown, TerminalError, ValidationError
 from .states import Outcome
@@ -228,7 +228,19 @@ def _describe(raised: BaseException) -> dict[str, str]:
         message = f"the handler called exit with {_safe(lambda: repr(code))}"
     else:
         message = _message(raised)
-    cause, text = raised, message or kind
+    text = (message or kind) + _safe(lambda: _causes(raised, message))
+    described = {"error": clean_text(text, _MESSAGE_BYTES), "type": kind}
+    room = ERROR_TEXT_BYTES - 64 - sum(len(part.encode()) for part in described.values())
+    frames = _safe(lambda: "".join(traceback.format_tb(raised.__traceback__, limit=-_FRAMES)))
+    if frames:
+        described["traceback"] = clean_text(frames, room, keep_end=True)
+    return described
+
+
+def _causes(raised: BaseException, message: str) -> str:
+    """Return ` (after Type: text)` of each cause, up to three; what has been said already is not said again."""
+    cause, told, said = raised, [message], message
+    text = ""
     for _ in range(3):
         following = cause.__cause__
         if following is None and not cause.__suppress_context__:
@@ -236,13 +248,22 @@ def _describe(raised: BaseException) -> dict[str, str]:
         if following is None:
             break
         cause = following
-        text += f" (after {_type_name(cause)}: {_message(cause)[:200]})"
-    described = {"error": clean_text(text, _MESSAGE_BYTES), "type": kind}
-    room = ERROR_TEXT_BYTES - 64 - sum(len(part.encode()) for part in described.values())
-    frames = _safe(lambda: "".join(traceback.format_tb(raised.__traceback__, limit=-_FRAMES)))
-    if frames:
-        described["traceback"] = clean_text(frames, room, keep_end=True)
-    return described
+        kind, message = _type_name(cause), _message(cause)
+        if message and (message in told or f"{kind}: {message}" in said):
+            continue
+        quoted = said.endswith(message)  # "cannot read: no such file": all but the type has been said
+        after = f" (after {kind if quoted else f'{kind}: {message[:200]}'})"
+        text, said = text + after, said + after
+        told.append(message)
+    return text
+
+
+def error_line(error: dict[str, Any]) -> str:
+    """Return `Type: text` of an error record, whoever wrote it; the type once only."""
+    text, kind = str(error.get("error") or "").strip(), str(error.get("type") or "")
+    if not kind or text == kind or text.startswith(f"{kind}: "):
+        return text or str(error)
+    return f"{kind}: {text}" if text else kind
 
 
 def clean_text(text: str, limit_bytes: int = _MESSAGE_BYTES, *, keep_end: bool = False) -> str:

@@ -143,7 +143,7 @@ class Departures:
 def _charge(message: WorkerGone, reason: str) -> dict[str, Any]:
     """The error of an attempt for which its worker was killed."""
     kind = "DeadlineExceeded" if reason == DEADLINE_EXCEEDED else "JobCancelled"
-    return {"error": f"{reason}: {message.cause}", "type": kind, "phase": message.phase, "reason": reason}
+    return {"error": message.cause, "type": kind, "phase": message.phase, "reason": reason}
 
 
 def _well_formed(row: Any) -> bool:

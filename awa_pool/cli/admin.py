@@ -16,6 +16,7 @@ from awa_pool.config import SETTINGS, PoolConfig, load
 from awa_pool.errors import ConfigError, JobNotFound
 from awa_pool.follow_ups import PARENT
 from awa_pool.job import JobRow
+from awa_pool.outcomes import error_line
 from awa_pool.states import State
 from awa_pool.store import inspecting
 from awa_pool.store import statements as do
@@ -112,7 +113,7 @@ def print_job(row: JobRow, key: KeyState | None, waits: Waiting | None = None, *
         out.print()
         head = f"attempt {error.get('attempt', '?')}, {error.get('at', 'at an unknown time')}"
         out.print(Text(render.plain(head), style="bold red"))
-        out.print(Text(f"  {render.plain(_error_line(error))}"))
+        out.print(Text(f"  {render.plain(error_line(error))}"))
         for line in str(error.get("traceback") or "").splitlines():
             out.print(Text("  " + render.plain(line), style="dim"))
 
@@ -232,18 +233,12 @@ def _note(row: JobRow) -> str | None:
 def _last_error(errors: list[dict[str, Any]]) -> str:
     if not errors:
         return ""
-    return render.shortened(_error_line(max(errors, key=_attempt)), NOTE_CHARS)
+    return render.shortened(error_line(max(errors, key=_attempt)), NOTE_CHARS)
 
 
 def _attempt(error: dict[str, Any]) -> int:
     attempt = error.get("attempt")  # other software may have written anything
     return attempt if isinstance(attempt, int) else 0
-
-
-def _error_line(error: dict[str, Any]) -> str:
-    """Return `Type: message` of one error record, whoever wrote it."""
-    text = str(error.get("error") or error).strip()
-    return f"{error['type']}: {text}" if error.get("type") else text
 
 
 def _parent(row: JobRow) -> int | None:

@@ -12,6 +12,7 @@ import orjson
 
 from awa_pool.follow_ups import Sealed
 from awa_pool.job import Job
+from awa_pool.outcomes import error_line
 from awa_pool.states import Outcome, State
 
 NO_JOB = "no_job"
@@ -81,8 +82,11 @@ class WorkResult:
 
     def __repr__(self) -> str:
         """Say first what went wrong: failed assertions show the beginning."""
-        text = "" if self.error is None else self.error
-        told = [(f"{self.error_type}: {text}" if self.error_type else text)[:_REPR_CHARS]] if text else []
+        told = (
+            []
+            if not self.error
+            else [error_line({"type": self.error_type, "error": self.error})[:_REPR_CHARS]]
+        )
         told += [f"{name}={value!r}" for name in _TOLD if (value := getattr(self, name)) not in (None, ())]
         told += [] if self.job is None else [f"job {self.job.id}, kind {self.job.kind}"]
         return f"<WorkResult {self.outcome}{': ' if told else ''}{'; '.join(told)}>"

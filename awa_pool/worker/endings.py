@@ -127,7 +127,7 @@ class Endings:
         if isinstance(error, DecodeError):
             return Ending(Outcome.FAIL, error={"error": str(error), "type": "DecodeError"})
         described = describe_error(error)  # raised by the args type itself; its message may show values
-        described["error"] = f"args do not decode: their type raised {described['type']}"
+        described["error"] = "args do not decode: their type raised this error"
         return Ending(Outcome.FAIL, error=described)
 
     def unknown_kind(self, kind: str) -> Ending:

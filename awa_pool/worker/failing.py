@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Collection
 from time import monotonic
 
-from awa_pool.outcomes import Ending
+from awa_pool.outcomes import Ending, error_line
 from awa_pool.states import Outcome
 
 from .output import NOBODY, Tags
@@ -51,7 +51,8 @@ class Failures:
         which = f"attempt {attempt} of {max_attempts} " if attempt else ""
         text = error.get("error", "").strip().partition("\n")[0][:_TEXT_CHARS]
         tag = {"job_id": job_id, "job_kind": kind, "job_attempt": attempt}
-        self._log(level, f"job {job_id}, kind {kind or '?'}, {which}{fate}: {name}: {text}", tag)
+        said = error_line({"type": name, "error": text})
+        self._log(level, f"job {job_id}, kind {kind or '?'}, {which}{fate}: {said}", tag)
 
     def flush(self, *, all: bool = False) -> None:
         """Tell how many were not told, of windows that are over (or of all); call it now and then."""

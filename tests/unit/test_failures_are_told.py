@@ -160,3 +160,9 @@ def test_the_line_names_its_own_job_whatever_runs_beside(
         assert '"job_id":7,"kind":"charge","attempt":1' in shown.getvalue()
     assert "99" not in shown.getvalue() and "job 7, kind charge, attempt 1 of 3" in shown.getvalue()
     assert tags.current() is tags.main_job
+
+
+def test_an_error_without_a_text_is_told_by_its_type_alone(shop: Shop) -> None:
+    shop.ends(TimeoutError())
+    ((_, text),) = shop.told()
+    assert text.endswith(" s: TimeoutError")

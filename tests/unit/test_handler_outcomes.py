@@ -26,6 +26,7 @@ from awa_pool.outcomes import (
     clean_text,
     default_backoff_s,
     describe_error,
+    error_line,
     resolve_outcome,
 )
 from awa_pool.states import Outcome
@@ -197,6 +198,42 @@ def test_a_cause_is_named():
         return error
 
     assert (resolve(raised=chained()).error or {})["error"] == "second (after OSError: first)"
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "told"),
+    [
+        ("no such file", OSError("no such file"), "no such file"),
+        ("cannot read: OSError: no such file", OSError("no such file"), "cannot read: OSError: no such file"),
+        ("cannot read: no such file", OSError("no such file"), "cannot read: no such file (after OSError)"),
+        ("cannot read", OSError(), "cannot read (after OSError)"),
+    ],
+)
+def test_a_cause_that_says_the_same_again_is_left_out(text: str, cause: BaseException, told: str) -> None:
+    error = ValueError(text)
+    error.__cause__ = cause
+    assert describe_error(error)["error"] == told
+
+
+def test_what_stands_behind_a_cause_that_says_the_same_is_named() -> None:
+    error, same = ValueError("refused"), OSError("refused")
+    error.__cause__, same.__cause__ = same, KeyError("host")
+    assert describe_error(error)["error"] == "refused (after KeyError: 'host')"
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        ({"type": "ValueError", "error": "no card\n"}, "ValueError: no card"),
+        ({"type": "KeyError", "error": "KeyError"}, "KeyError"),
+        ({"type": "KeyError", "error": ""}, "KeyError"),
+        ({"type": "KeyError", "error": "KeyError: 5"}, "KeyError: 5"),
+        ({"error": "by hand"}, "by hand"),
+        ({"seen": 1}, "{'seen': 1}"),
+    ],
+)
+def test_the_line_of_an_error_names_its_type_once(error: dict[str, object], line: str) -> None:
+    assert error_line(error) == line
 
 
 def test_clean_text_keeps_the_end_where_asked():
