@@ -42,7 +42,7 @@ class HandlerJob(Job[A]):
     `answers` what its waits come to.
     """
 
-    __slots__ = ("_answers", "_completion", "_registry", "_task", "callbacks", "cancelled")
+    __slots__ = ("_answers", "_completion", "_missing", "_registry", "_task", "callbacks", "cancelled")
 
     def __init__(
         self,
@@ -109,6 +109,7 @@ class HandlerJob(Job[A]):
         self.cancelled = cancelled
         self.callbacks: list[CallbackToken] = []
         self._answers = [_answer(answer, number) for number, answer in enumerate(answers)]
+        self._missing: AssertionError | None = None  # the first wait for which the test had no answer
         self._task: Task | None = registry.tasks.get(options.kind)
         self._registry = registry
         self._completion = Completion()
@@ -131,8 +132,9 @@ class HandlerJob(Job[A]):
     def run(self, handler: Callable[[Any], Any] | None = None) -> WorkResult:
         """Call the handler (by default the one registered in `client`), and end the attempt as a worker would.
 
-        Specs of the app are evaluated too. Errors: TypeError when there is no handler, or an async one is called from
-        within an event loop: `await` it yourself there, and look at `staged`.
+        Specs of the app are evaluated too. Errors: AssertionError when the handler waited and no answer was left, whatever it made of
+        that; TypeError when there is no handler, or an async one is called from within an event loop: `await` it yourself
+        there, and look at `staged`.
         """
         registry = attempts.view_of(self._registry)
         if handler is not None:
@@ -144,7 +146,10 @@ class HandlerJob(Job[A]):
             raise TypeError(f"no handler of kind {self.kind!r} is known: give it, or client=")
         attempts.refuse_a_running_loop(task, "await the handler yourself, and look at job.staged")
         self._task = task
+        self._missing = None
         result, raised = attempts.call(task, self)
+        if self._missing is not None:  # the test's mistake, and no outcome that it may have expected
+            raise self._missing
         endings = attempts.endings_of(registry)
         ending = endings.of_handler(task, self.attempt, result, raised)
         piece = Piece(self.queue, self.priority, 0, 1, 1, [0], [], 0)
@@ -202,9 +207,11 @@ class HandlerJob(Job[A]):
         if self.cancelled:
             raise JobCancelled("the job was cancelled")
         if not self._answers:
-            raise AssertionError(
+            missing = AssertionError(
                 f"the handler waits for callback #{token.number}, and no answer is left: give HandlerJob answers=[…]"
             )
+            self._missing = self._missing or missing
+            raise missing
         answer = self._answers.pop(0)
         if isinstance(answer, BaseException):
             raise answer

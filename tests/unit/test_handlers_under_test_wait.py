@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import re
 from dataclasses import dataclass
@@ -67,10 +68,21 @@ def test_a_handler_under_test_is_given_its_answers_beforehand(kind: str) -> None
     assert job(1, CallbackTimeout("too late")).run().is_retryable
     assert job(1, ShuttingDown("stop")).run().outcome == "returned"
     assert job(1, 2, cancelled=True).run().is_cancelled
-    missing = job(1).run()
-    assert missing.is_retryable and "callback #2, and no answer is left" in str(missing.error)
+    with pytest.raises(AssertionError, match="callback #2, and no answer is left: give HandlerJob answers="):
+        job(1).run()
     with pytest.raises(ValidationError, match=r"answers\[1\]"):
         job(1, {2})
+
+
+def test_an_answer_that_a_test_has_not_given_is_its_mistake_even_where_the_handler_swallows_it() -> None:
+    def swallows(job: Any) -> None:
+        with contextlib.suppress(BaseException):
+            job.wait_for_callback(job.register_callback(60))
+
+    job = HandlerJob(Waits(), client=client)
+    with pytest.raises(AssertionError, match="no answer is left"):
+        job.run(swallows)
+    assert job.run(lambda job: None).is_completed
 
 
 def test_a_handler_under_test_is_refused_what_a_worker_would_refuse() -> None:
