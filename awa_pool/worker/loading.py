@@ -13,6 +13,7 @@ from awa_pool.errors import ConfigError
 from awa_pool.registry import Registry
 
 _LONGEST_TEXT = 300
+_OURS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 
 
 def load_named(spec: str) -> Any:
@@ -57,7 +58,9 @@ def _failed(spec: str, error: BaseException) -> ConfigError:
     if isinstance(error, SyntaxError) and error.filename:
         place = f"{error.filename}, line {error.lineno}"
     else:
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_users(f.filename)]
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_told(f.filename)]
+        # Where we refuse what an app declares, the line to be mended is the one that declares it.
+        frames = [f for f in frames if not f.filename.startswith(_OURS)] or frames
         place = (
             f"{frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line}"
             if frames
@@ -72,7 +75,7 @@ def _failed(spec: str, error: BaseException) -> ConfigError:
     )
 
 
-def _is_users(filename: str) -> bool:
+def _is_told(filename: str) -> bool:
     """Leave out the import machinery and this very module: the line that matters is the user's or a library's."""
     return not filename.startswith("<frozen") and filename not in (__file__, importlib.__file__)
 

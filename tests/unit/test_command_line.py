@@ -213,6 +213,25 @@ def test_a_mistake_inside_the_app_is_told_with_its_line(tmp_path: Path) -> None:
     assert "ended the process with status 4" in app_problem("dies:client")
 
 
+@pytest.mark.parametrize(
+    ("declared", "line"),
+    [
+        ("@client.task(dict, kind='a')\ndef a(job):\n    yield", "@client.task(dict, kind='a')"),
+        (
+            "@client.task(dict, kind='a', priority=9)\ndef a(job): ...",
+            "@client.task(dict, kind='a', priority=9)",
+        ),
+        ("@client.on_event(5)\ndef a(event): ...", "@client.on_event(5)"),
+        ("client.insert({}, kind='a', priority=9)", "client.insert({}, kind='a', priority=9)"),
+    ],
+)
+def test_what_is_refused_of_an_app_is_told_with_the_line_that_declares_it(
+    tmp_path: Path, declared: str, line: str
+) -> None:
+    (tmp_path / "shop.py").write_text(f"from awa_pool import Client\nclient = Client('host=x')\n{declared}\n")
+    assert f"({tmp_path / 'shop.py'}, line 3: {line})" in app_problem("shop:client")
+
+
 def test_importing_the_command_line_loads_no_driver_and_no_sockets() -> None:
     code = "import sys, json, awa_pool.cli; print(json.dumps([m for m in ('psycopg', 'zmq', 'typer') if m in sys.modules]))"
     path = {"PYTHONPATH": os.pathsep.join(sys.path)}
