@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 FIELDS = 7
-JOB_ID, KIND, ARGS, RUN_LEASE = 0, 1, 2, 4
+JOB_ID, KIND, ARGS, ATTEMPT, RUN_LEASE, MAX_ATTEMPTS = 0, 1, 2, 3, 4, 5
 INT64 = (-(2**63), 2**63 - 1)
 _DIGITS = bytes(48 if 48 <= byte <= 57 else 32 for byte in range(256))
 _LONG_NUMBER = b"0" * 19  # the first integers beyond 64 bits have 19 digits
@@ -40,6 +40,15 @@ def raw_fields(body: bytes) -> list[bytes]:
 def run_lease_of(body: bytes) -> int:
     """Return the run_lease that a claimed body names. Errors: ValueError, IndexError for what is no body."""
     return int(raw_fields(body)[RUN_LEASE])
+
+
+def attempts_of(body: bytes) -> tuple[int, int]:
+    """Return the attempt that a claimed body names and the most that its job has; zeros where it names none."""
+    fields = raw_fields(body)
+    try:
+        return int(fields[ATTEMPT]), int(fields[MAX_ATTEMPTS])
+    except (ValueError, IndexError):
+        return 0, 0
 
 
 def has_long_number(text: bytes) -> bool:

@@ -25,7 +25,7 @@ class ConsoleFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time (UTC), level, role, pid, logger, message, and error where there is one."""
+    """One JSON object a line: time (UTC), level, role, pid, logger, message; error, and job_id, kind and attempt, where there are any."""
 
     def __init__(self, role: str) -> None:
         super().__init__()
@@ -42,6 +42,8 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
+        if getattr(record, "job_kind", None) is not None:
+            line |= {"job_id": record.job_id, "kind": record.job_kind, "attempt": record.job_attempt}  # type: ignore[attr-defined]
         return orjson.dumps(line, default=str).decode()
 
 

@@ -298,9 +298,9 @@ class EndAttempts(Message):
     """End attempts that no worker will report: given back, or lost with their process."""
 
     seq: int
-    items: list[
-        Any
-    ]  # [[slot, receipt_id, nonce, index, job_id, run_lease, outcome, delay_s | None, error | None], …]
+    items: list[Any]
+    """[[slot, receipt_id, nonce, index, job_id, run_lease, outcome, delay_s | None, error | None, kind], …]; of a lost one its
+    attempt and the most of its job follow, where they are known."""
 
 
 @dataclass(frozen=True, slots=True)

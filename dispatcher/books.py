@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from awa_pool.body import run_lease_of
+from awa_pool.body import attempts_of, run_lease_of
+from awa_pool.states import Outcome
 
 from .events import ClaimedRow, OpenRow
 
@@ -125,10 +126,13 @@ class Receipt:
         """The `EndAttempts` item of an attempt that is ending."""
         outcome, error = self.why[index]
         job_id = self.job_ids[index]
-        return [
+        item = [
             self.slot, self.receipt_id, self.nonce, index, job_id, self.run_lease(index), outcome, None, error,
             self.kinds[index] if self.kinds else "",  # learnt from the database: nobody knows it here
         ]  # fmt: skip
+        if outcome == Outcome.LOST and self.bodies and (body := self.bodies[index]):
+            item += attempts_of(body.encode())  # the finalizer tells people of it
+        return item
 
 
 class Books:

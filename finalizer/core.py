@@ -65,6 +65,7 @@ from .events import (
     WaitsNotRead,
     WaitsRead,
 )
+from .failing import Failing
 from .leasing import LeaseRoad
 from .progress import ProgressRoad
 from .reading import read_endings, read_results
@@ -104,7 +105,8 @@ class Finalizer:
         self.waits = Waits()
         self.leases = LeaseRoad()
         self.desk = Desk()
-        self._written = Written(self.desk, self.roads)
+        self._failing = Failing(self.desk)
+        self._written = Written(self.desk, self.roads, self._failing)
         self._culprits = Culprits(self.desk, self.roads)
         self.accepting = True
         self.store_up = True
@@ -131,6 +133,7 @@ class Finalizer:
         out = self.desk.out = list[Command]()
         self._now_s = self.desk.now_s = self.roads.now_s = now_s
         self._take(event)
+        self._failing.flush()
         self.desk.acknowledge(at_once=self._leave_s is not None)
         linger_s = 0.0 if self._leave_s is not None else self._linger_s
         calls = self.roads.flush(linger_s, self._full_jobs())
@@ -156,6 +159,7 @@ class Finalizer:
             self.callbacks.due_s(),
             self.waits.due_s(),
             self.leases.due_s(),
+            self._failing.due_s(),
             *self.desk.acknowledge_due_s(),
         ]
         if self._leave_s is not None:
@@ -392,6 +396,7 @@ class Finalizer:
         done = self.roads.empty and self.staged.empty or not self.store_up and self._now_s >= self._away_s
         if done and self._now_s - self._heard_s >= QUIET_S or self._now_s >= self._leave_s:
             self._left = True
+            self._failing.flush(all=True)
             self.desk.note(_weight(self.desk.held_jobs), notes.DRAINED, jobs_left=self.desk.held_jobs)
             self.desk.out.append(ToSupervisor(Drained("finalizer", self.settings.incarnation)))
             self.desk.out.append(Exit())

@@ -38,6 +38,18 @@ class Settings:
         )
 
 
+# --- for people --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """A line for the log; `tag`: the job that it is about."""
+
+    level: int
+    text: str
+    tag: dict[str, Any]
+
+
 # --- rows --------------------------------------------------------------------------------------------------
 
 
@@ -343,5 +355,6 @@ Command = (
     | LeaseAttempts
     | KeepProgress
     | Note
+    | Tell
     | Exit
 )

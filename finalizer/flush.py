@@ -62,13 +62,22 @@ class Item:
     kind: str
     result: Result | None
     urgent: bool = False
+    attempt: int = 0  # and the most of its job: zeros where nobody knows
+    max_attempts: int = 0
     replaced: bool = False
     """It stands in for an outcome that the database refused."""
+    untold: bool = False
+    """It is a failure that no worker has told."""
     tries: int = 0
 
     @property
     def jobs(self) -> int:
         return 1
+
+    @property
+    def to_be_told(self) -> bool:
+        """People hear of it from nobody else."""
+        return self.untold or self.replaced or self.values["outcome"] == Outcome.LOST
 
     @property
     def overran(self) -> bool:

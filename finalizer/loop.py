@@ -23,6 +23,7 @@ from .events import (
     Heard,
     Send,
     StagedAnswered,
+    Tell,
     WaitsRead,
 )
 
@@ -111,6 +112,8 @@ class Loop:
                 if _log.isEnabledFor(level):
                     text = " ".join(f"{name}={value}" for name, value in fields.items())
                     _log.log(level, "%s %s", event, text, extra={"event": event, **fields})
+            case Tell(level, text, tag):
+                _log.log(level, "%s", text, extra=tag)
             case Exit():
                 self._running = False
             case _:

@@ -88,7 +88,9 @@ def read_endings(message: EndAttempts) -> tuple[list[Part], list[Item], int]:
     bad = 0
     for entry in message.items:
         kind = (
-            entry[9] if isinstance(entry, list) and len(entry) == 10 and isinstance(entry[9], str) else None
+            entry[9]
+            if isinstance(entry, list) and len(entry) in (10, 12) and isinstance(entry[9], str)
+            else None
         )
         values = None if kind is None else read_item(entry[:9])
         if values is None or kind is None:
@@ -97,7 +99,8 @@ def read_endings(message: EndAttempts) -> tuple[list[Part], list[Item], int]:
             kinds = parts.setdefault((values["slot"], values["receipt_id"], values["nonce"]), {})
             kinds[kind] = kinds.get(kind, 0) | 1 << values["index"]
         else:
-            items.append(Item(values, kind, None, urgent=True))
+            known = entry[10:] if all(type(number) is int for number in entry[10:]) else ()
+            items.append(Item(values, kind, None, True, *known))
     return [_part(key, kinds) for key, kinds in parts.items()], items, bad
 
 

@@ -12,6 +12,7 @@ from awa_pool.states import Outcome
 from . import notes
 from .desk import Desk, not_so
 from .events import StagedNo, StagedRow
+from .failing import Failing
 from .flush import ERROR_CHARS, Item, Part
 from .roads import Roads
 from .staged import StagedEnd, not_parked, without_follow_ups
@@ -20,8 +21,9 @@ from .staged import StagedEnd, not_parked, without_follow_ups
 class Written:
     """Takes units to their end."""
 
-    def __init__(self, desk: Desk, roads: Roads) -> None:
+    def __init__(self, desk: Desk, roads: Roads, failing: Failing) -> None:
         self._desk = desk
+        self._failing = failing
         self._roads = roads
         self._ended: Counter[tuple[str, str]] = Counter()
         self._stale = 0
@@ -68,6 +70,8 @@ class Written:
             elif item.owned and outcome == Outcome.LOST:
                 label = "retry"  # its process is well: what is lost is its transaction
             self._ended[item.kind, label] += 1
+            if item.to_be_told:
+                self._failing.say(item, state)
         elif item.completed_itself(state):
             self._ended[item.kind, "completed"] += 1
         else:
@@ -81,7 +85,7 @@ class Written:
         """One attempt has ended together with its follow-ups."""
         if row.status == "refused":
             not_so(end.result, end.values["index"])
-            self._roads.put([], [Item(not_parked(end), end.kind, end.result, urgent=True)])
+            self._roads.put([], [Item(not_parked(end), end.kind, end.result, urgent=True, untold=True)])
             return
         self.item(Item(end.values, end.kind, end.result), row.status, row.state)
         self._follow_ups += row.inserted
@@ -107,6 +111,7 @@ class Written:
             sqlstate=no.sqlstate,
         )
         values = without_follow_ups(end, no.error.replace("\0", "")[:ERROR_CHARS])
-        if values["outcome"] != end.values["outcome"]:
+        another = values["outcome"] != end.values["outcome"]
+        if another:
             not_so(end.result, values["index"])
-        self._roads.put([], [Item(values, end.kind, end.result, urgent=True)])
+        self._roads.put([], [Item(values, end.kind, end.result, urgent=True, untold=another)])

@@ -130,17 +130,6 @@ class JobFilter(logging.Filter):
         return True
 
 
-class JobJsonFormatter(JsonFormatter):
-    """The pool's JSON lines, with `job_id`, `kind` and `attempt` where a job was running."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line = super().format(record)
-        if getattr(record, "job_id", None) is None:
-            return line
-        job = {"job_id": record.job_id, "kind": record.job_kind, "attempt": record.job_attempt}  # type: ignore[attr-defined]
-        return orjson.dumps(orjson.loads(line) | job).decode()
-
-
 def install(settings: Mapping[str, Any]) -> Tags:
     """Tag this process's standard streams and logging; handlers the app has set up keep their formats.
 
@@ -182,7 +171,7 @@ def _add_root_handler(root: logging.Logger, settings: Mapping[str, Any], as_json
     bare = stream._stream if as_json and isinstance(stream, TaggedStream) else stream
     handler = logging.StreamHandler(bare)
     role = f"worker {settings.get('worker', '')}".rstrip()
-    handler.setFormatter(JobJsonFormatter("worker") if as_json else ConsoleFormatter(role))
+    handler.setFormatter(JsonFormatter("worker") if as_json else ConsoleFormatter(role))
     root.addHandler(handler)
     level = logging.getLevelName(str(settings.get("log_level") or "info").upper())
     root.setLevel(level if isinstance(level, int) else logging.INFO)

@@ -69,6 +69,9 @@ def test_the_error_tells_how_the_worker_died_how_large_it_was_and_in_which_phase
             assert int(error["error"].split("peak memory ")[1].split()[0]) >= 200
             assert ("out of memory" in error["error"]) == (how == "kill")
             assert error["type"] == "WorkerDied" and error["phase"] == "handler"
+            running.logged(
+                f"job {row.id}, kind crash, attempt 1 of {row.max_attempts} failed, next try in about 2 s: WorkerDied: {text}"
+            )
         assert running.log.count("replacing it") == len(cases)
         assert "failed to start" not in running.log
 

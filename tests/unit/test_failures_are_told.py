@@ -10,13 +10,14 @@ from random import Random
 
 import pytest
 
+from awa_pool.failures import LINES, WINDOW_S
 from awa_pool.job import Job
 from awa_pool.outcomes import Cancel, RetryAfter, Snooze, resolve_outcome
 from awa_pool.registry import Registry
 from awa_pool.worker.bodies import Unreadable
 from awa_pool.worker.endings import Endings
 from awa_pool.worker.events import Piece
-from awa_pool.worker.failing import LINES, WINDOW_S, Failures
+from awa_pool.worker.failing import Failures
 from awa_pool.worker.output import Tags, install
 
 

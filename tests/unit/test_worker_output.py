@@ -13,7 +13,8 @@ from collections.abc import Iterator
 import pytest
 
 from awa_pool.job import Job
-from awa_pool.worker.output import JobJsonFormatter, TaggedStream, Tags, finish_lines, install
+from awa_pool.logs import JsonFormatter
+from awa_pool.worker.output import TaggedStream, Tags, finish_lines, install
 
 JOB: Job[None] = Job(None, 12, "mail", 3)
 
@@ -130,5 +131,5 @@ def test_json_records_hold_exceptions_and_strange_arguments() -> None:
         raise ValueError("boom")
     except ValueError:
         record = logging.LogRecord("shop", logging.ERROR, "f", 1, "%s", (object,), sys.exc_info())
-    fields = json.loads(JobJsonFormatter("worker").format(record))
+    fields = json.loads(JsonFormatter("worker").format(record))
     assert "boom" in fields["error"] and "object" in fields["message"]
