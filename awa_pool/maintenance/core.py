@@ -244,8 +244,27 @@ class Maintenance:
         self.rescued += attempts
         branch.done(now_s, useful=attempts >= RESCUE_LIMIT)
         return [
-            Say("warning", f"rescued {row.attempts} attempts of runtime {row.runtime_id}, which is gone")
+            Say("warning", _rescue_line(row))
             if row.attempts
             else Say("info", f"runtime {row.runtime_id} is gone, and held nothing")
             for row in rows
         ]
+
+
+def _rescue_line(row: Any) -> str:
+    """Say what became of the attempts of a runtime that is gone, in the words of the lines on other failures."""
+    again = row.attempts - row.failed - row.cancelled
+    fates = [
+        f"{count} {fate}"
+        for count, fate in (
+            (row.failed, "failed for good"),
+            (again, "to be tried again"),
+            (row.cancelled, "cancelled, as another job holds their key"),
+        )
+        if count
+    ]
+    jobs = ", ".join(map(str, row.jobs)) + (", …" if row.attempts > len(row.jobs) else "")
+    return (
+        f"rescued {row.attempts} attempts of runtime {row.runtime_id}, which is gone: "
+        f"{', '.join(fates)} (job{'s' if row.attempts > 1 else ''} {jobs})"
+    )

@@ -16,10 +16,14 @@ class Promoted(NamedTuple):
 
 
 class Rescued(NamedTuple):
-    """A runtime whose attempts were ended for want of a heartbeat."""
+    """A runtime whose attempts were ended for want of a heartbeat: how many, how many of them failed or were cancelled by that,
+    and up to five of their jobs, those that failed first."""
 
     runtime_id: UUID
     attempts: int
+    failed: int
+    cancelled: int
+    jobs: list[int]
 
 
 class RebasePlan(NamedTuple):

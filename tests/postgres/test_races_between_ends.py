@@ -120,7 +120,9 @@ def test_a_rescue_beside_an_open_completion_leaves_it_completed(
     queue.rows("update awa_pool.runtimes set heartbeat_at = now() - interval '1 h'")
     with other.conn.transaction():
         assert other.finish(attempt.ended("completed")) == [("done", "completed")]
-        assert queue.rows("select * from awa_pool.rescue_stale(60, 100)") == [(queue.runtime, 0)]
+        assert queue.rows("select runtime_id, attempts from awa_pool.rescue_stale(60, 100)") == [
+            (queue.runtime, 0)
+        ]
     assert queue.rows("select * from awa_pool.rescue_stale(60, 100)") == []
     assert queue.state(attempt.job_id) == "completed"
 
@@ -135,7 +137,9 @@ def test_a_completion_beside_an_open_rescue_is_busy_and_then_stale(
     queue.rows("select awa_pool.register_runtime(%s, 'h', 1, '{}')", queue.runtime)
     queue.rows("select awa_pool.say_goodbye(%s)", queue.runtime)
     with other.conn.transaction():
-        assert other.rows("select * from awa_pool.rescue_stale(60, 100)") == [(queue.runtime, 1)]
+        assert other.rows("select runtime_id, attempts from awa_pool.rescue_stale(60, 100)") == [
+            (queue.runtime, 1)
+        ]
         assert queue.finish(attempt.ended("completed")) == [("busy", None)]
     assert queue.finish(attempt.ended("completed")) == [("stale", None)]
     assert queue.state(attempt.job_id) == "retryable"

@@ -57,7 +57,8 @@ def test_a_silent_runtimes_attempts_are_lost_and_a_living_ones_are_not(queue: Qu
     for runtime in (silent, living):
         _register(queue, runtime)
     _age(queue, silent)
-    assert _rescue(queue) == [(silent, 2)]
+    rescued = queue.rows("select attempts, failed, cancelled, jobs from awa_pool.rescue_stale(60, 1000)")
+    assert rescued == [(2, 1, 0, ids[:2])]
     assert [queue.state(i) for i in ids] == ["failed", "retryable", "completed", "running"]
     errors = (queue.job(ids[1]) or {})["errors"]
     assert [(e["type"], e["attempt"], str(silent) in e["error"]) for e in errors] == [

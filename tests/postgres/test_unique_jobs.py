@@ -408,7 +408,8 @@ def test_rescued_jobs_keep_their_keys_and_duplicates_do_not_stop_the_rescue(queu
     plain = queue.claimed()
     newer = put(queue, key=bytes(16))
     queue.rows("select awa_pool.say_goodbye(%s)", queue.runtime)
-    assert queue.rows("select attempts from awa_pool.rescue_stale(3600, 100)") == [(3,)]
+    rescued = queue.rows("select attempts, failed, cancelled from awa_pool.rescue_stale(3600, 100)")
+    assert rescued == [(3, 0, 1)]
     assert [queue.state(a.job_id) for a in (kept, loser, plain)] == ["retryable", "cancelled", "retryable"]
     assert holder(queue) == kept.job_id
     assert holder(queue, bytes(16)) == newer

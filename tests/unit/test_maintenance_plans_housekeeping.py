@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import itertools
-from types import SimpleNamespace
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from awa_pool.maintenance.core import LEASE_S, Ask, Maintenance, Rules, Say
@@ -20,6 +20,9 @@ class Expired(NamedTuple):
 class Rescued(NamedTuple):
     runtime_id: str
     attempts: int
+    failed: int = 0
+    cancelled: int = 0
+    jobs: Sequence[int] = ()
 
 
 class Database:
@@ -103,7 +106,7 @@ def test_a_rescue_is_told_for_how_long_the_leader_has_been_connected() -> None:
 
 def test_a_runtime_that_held_nothing_is_no_warning() -> None:
     core = Database().core
-    rows = [SimpleNamespace(runtime_id="a", attempts=0), SimpleNamespace(runtime_id="b", attempts=2)]
+    rows = [Rescued("a", 0), Rescued("b", 2)]
     told = core._rescued(core.branches["rescue"], rows, 0.0)
     assert [(say.level, say.text.split(",")[0]) for say in told] == [
         ("info", "runtime a is gone"), ("warning", "rescued 2 attempts of runtime b"),
@@ -164,10 +167,15 @@ def test_an_idle_leader_asks_little() -> None:
 
 def test_rescues_are_counted_and_told() -> None:
     database = Database()
-    database.answers["rescue"] = [Rescued("r1", 3)]
+    database.answers["rescue"] = [Rescued("r1", 1000, 7, 1, [5, 6, 1, 2, 3]), Rescued("r2", 1, 0, 0, [9])]
     database.run(0.1)
-    assert database.core.rescued >= 3
-    assert any("r1" in say.text for say in database.said)
+    assert database.core.rescued >= 1001
+    lines = [say.text for say in database.said]
+    assert (
+        "rescued 1000 attempts of runtime r1, which is gone: 7 failed for good, 992 to be tried again, "
+        "1 cancelled, as another job holds their key (jobs 5, 6, 1, 2, 3, …)"
+    ) in lines
+    assert "rescued 1 attempts of runtime r2, which is gone: 1 to be tried again (job 9)" in lines
 
 
 def test_dead_jobs_are_looked_at_with_the_pools_retention_and_their_end_is_told() -> None:
