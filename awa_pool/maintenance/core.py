@@ -237,34 +237,32 @@ class Maintenance:
         branch.done(now_s, useful=value.expired > 0)
         if value.next_due_s is not None:
             branch.due_s = min(branch.due_s, now_s + max(MORE_S, value.next_due_s))
-        return [Say("warning", f"{value.expired} callbacks timed out")] if value.expired else []
+        if not value.expired:
+            return []
+        return [Say("warning", f"{value.expired} callbacks timed out: {_fates(value.expired, value)}")]
 
     def _rescued(self, branch: Branch, rows: list[Any], now_s: float) -> list[Command]:
         attempts = sum(row.attempts for row in rows)
         self.rescued += attempts
         branch.done(now_s, useful=attempts >= RESCUE_LIMIT)
         return [
-            Say("warning", _rescue_line(row))
+            Say(
+                "warning",
+                f"rescued {row.attempts} attempts of runtime {row.runtime_id}, which is gone: {_fates(row.attempts, row)}",
+            )
             if row.attempts
             else Say("info", f"runtime {row.runtime_id} is gone, and held nothing")
             for row in rows
         ]
 
 
-def _rescue_line(row: Any) -> str:
-    """Say what became of the attempts of a runtime that is gone, in the words of the lines on other failures."""
-    again = row.attempts - row.failed - row.cancelled
-    fates = [
-        f"{count} {fate}"
-        for count, fate in (
-            (row.failed, "failed for good"),
-            (again, "to be tried again"),
-            (row.cancelled, "cancelled, as another job holds their key"),
-        )
-        if count
-    ]
-    jobs = ", ".join(map(str, row.jobs)) + (", …" if row.attempts > len(row.jobs) else "")
-    return (
-        f"rescued {row.attempts} attempts of runtime {row.runtime_id}, which is gone: "
-        f"{', '.join(fates)} (job{'s' if row.attempts > 1 else ''} {jobs})"
+def _fates(attempts: int, row: Any) -> str:
+    """Say what became of the jobs whose attempts were ended, in the words of the lines on other failures."""
+    counts = (
+        (row.failed, "failed for good"),
+        (attempts - row.failed - row.cancelled, "to be tried again"),
+        (row.cancelled, "cancelled, as another job holds their key"),
     )
+    fates = ", ".join(f"{count} {fate}" for count, fate in counts if count)
+    jobs = ", ".join(map(str, row.jobs)) + (", …" if attempts > len(row.jobs) else "")
+    return f"{fates} ({'jobs' if attempts > 1 else 'job'} {jobs})"

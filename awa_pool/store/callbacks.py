@@ -91,10 +91,14 @@ class Waiting(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """How many callbacks timed out, and the seconds until the next one does (None: none is waited for)."""
+    """How many callbacks timed out, and the seconds until the next one does (None: none is waited for); how many jobs failed or
+    were cancelled by that, and up to five of the jobs, those that failed first."""
 
     expired: int
     next_due_s: float | None
+    failed: int
+    cancelled: int
+    jobs: list[int]
 
 
 OUTCOMES = {"complete": "completed", "fail": "failed", "ignore": "ignored", "resume": "resumed"}

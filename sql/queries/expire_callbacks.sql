@@ -1,3 +1,3 @@
--- End the attempts whose callback was not answered in time -> how many, and the seconds until the next is due.
-select expired, next_due_s
+-- End the attempts whose callback was not answered in time -> how many, the seconds until the next is due, and what became of the jobs.
+select expired, next_due_s, failed, cancelled, jobs
 from {schema}.expire_callbacks(%(limit)s::int)

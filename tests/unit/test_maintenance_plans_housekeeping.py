@@ -15,6 +15,9 @@ class Promoted(NamedTuple):
 class Expired(NamedTuple):
     expired: int
     next_due_s: float | None
+    failed: int = 0
+    cancelled: int = 0
+    jobs: Sequence[int] = ()
 
 
 class Rescued(NamedTuple):
@@ -153,10 +156,13 @@ def test_callbacks_time_out_at_the_moment_that_was_told_and_are_counted() -> Non
     database.run(10.0)
     moments = [at for at, ask in database.asked if ask.branch == "expire"]
     assert max(after - before for before, after in itertools.pairwise(moments)) < 0.35
-    database.answers["expire"] = Expired(7, None)
+    database.answers["expire"] = Expired(7, None, 2, 0, [3, 4])
     database.run(0.31)
     assert database.core.expired >= 7
-    assert any("7 callbacks timed out" in say.text for say in database.said)
+    assert any(
+        say.text == "7 callbacks timed out: 2 failed for good, 5 to be tried again (jobs 3, 4, …)"
+        for say in database.said
+    )
 
 
 def test_an_idle_leader_asks_little() -> None:
