@@ -34,7 +34,7 @@ from .faults import reach
 _NOT_THERE = ("3F000", "42P01", "42883", "42703")  # no such schema, table, function, column
 _NOT_FIT = ("AW002", "25006")  # another isolation level; read-only
 
-Identity = dict[str, int]
+Identity = dict[str, Any]
 """receipt_id, nonce, index, job_id and run_lease of an attempt."""
 
 
@@ -44,9 +44,9 @@ class Doors(NamedTuple):
     schema: str
     identity: Callable[[], Identity | None]
     """None: the handler has returned."""
-    lease: Callable[[], None]
-    """Have the attempt moved to leases; returns once that is committed."""
-    lease_async: Callable[[], Awaitable[None]]
+    lease: Callable[[bool], None]
+    """Have the attempt moved to leases; returns once that is committed. True: a transaction of the handler's is open meanwhile."""
+    lease_async: Callable[[bool], Awaitable[None]]
 
 
 class Completion:
@@ -139,13 +139,13 @@ class Completing(AbstractContextManager[Any], AbstractAsyncContextManager[Any]):
             alone = doors is None or _begins(conn)
             if doors is not None:
                 _identity(doors)
-                doors.lease()
+                doors.lease(not alone)
                 reach("handler.leased")
             done = False
             with conn.transaction():
                 if doors is not None:
                     try:
-                        found = self._run("find_lease", doors)
+                        found, xid = self._run("find_lease", doors, _identity(doors))
                     except Exception as problem:
                         raise _clearer(problem, doors.schema) from problem
                     _check_found(found)
@@ -155,7 +155,8 @@ class Completing(AbstractContextManager[Any], AbstractAsyncContextManager[Any]):
                     identity = _identity(doors)
                     _check_still_open(conn)
                     completion.ran = True
-                    _check_completed(self._run("complete_leased", doors, identity))
+                    (answer,) = self._run("complete_leased", doors, {**identity, "xid": xid})
+                    _check_completed(answer)
                     reach("handler.completed")
                 completion.ran = done = True
             if done and alone:
@@ -169,13 +170,13 @@ class Completing(AbstractContextManager[Any], AbstractAsyncContextManager[Any]):
             alone = doors is None or _begins(conn)
             if doors is not None:
                 _identity(doors)
-                await doors.lease_async()
+                await doors.lease_async(not alone)
                 reach("handler.leased")
             done = False
             async with conn.transaction():
                 if doors is not None:
                     try:
-                        found = await self._run_async("find_lease", doors)
+                        found, xid = await self._run_async("find_lease", doors, _identity(doors))
                     except Exception as problem:
                         raise _clearer(problem, doors.schema) from problem
                     _check_found(found)
@@ -185,26 +186,27 @@ class Completing(AbstractContextManager[Any], AbstractAsyncContextManager[Any]):
                     identity = _identity(doors)
                     _check_still_open(conn)
                     completion.ran = True
-                    _check_completed(await self._run_async("complete_leased", doors, identity))
+                    (answer,) = await self._run_async("complete_leased", doors, {**identity, "xid": xid})
+                    _check_completed(answer)
                     reach("handler.completed")
                 completion.ran = done = True
             if done and alone:
                 completion.committed = True
                 reach("handler.committed")
 
-    def _run(self, name: str, doors: Doors, identity: Identity | None = None) -> str:
-        text, values = sqlfiles.query(name, doors.schema), identity or _identity(doors)
+    def _run(self, name: str, doors: Doors, values: Identity) -> tuple[str, ...]:
+        text = sqlfiles.query(name, doors.schema)
         with _psycopg().Cursor(self._conn, row_factory=_plain_rows()) as cursor:
             cursor.execute(text, values, prepare=False)
             (row,) = cursor.fetchall()
-        return str(row[0])
+        return tuple(map(str, row))
 
-    async def _run_async(self, name: str, doors: Doors, identity: Identity | None = None) -> str:
-        text, values = sqlfiles.query(name, doors.schema), identity or _identity(doors)
+    async def _run_async(self, name: str, doors: Doors, values: Identity) -> tuple[str, ...]:
+        text = sqlfiles.query(name, doors.schema)
         async with _psycopg().AsyncCursor(self._conn, row_factory=_plain_rows()) as cursor:
             await cursor.execute(text, values, prepare=False)
             (row,) = await cursor.fetchall()
-        return str(row[0])
+        return tuple(map(str, row))
 
 
 def _psycopg() -> Any:
@@ -241,10 +243,14 @@ def _begins(conn: Any) -> bool:
 def _check_still_open(conn: Any) -> None:
     """Refuse to complete where the block's transaction was ended by a statement in it. Errors: TransitionRefused."""
     if conn.info.transaction_status.name == "IDLE":
-        raise TransitionRefused(
-            "the transaction of job.completing was ended within its block, by `commit` or `rollback` as a statement: its rows and "
-            "the completion would not be one; leave the end to the block (to undo it: raise psycopg.Rollback)"
-        )
+        raise _ended_within()
+
+
+def _ended_within() -> TransitionRefused:
+    return TransitionRefused(
+        "the transaction of job.completing was ended within its block, by `commit` or `rollback` as a statement: its rows and "
+        "the completion would not be one; leave the end to the block (to undo it: raise psycopg.Rollback)"
+    )
 
 
 def _in_transaction(conn: Any) -> bool:
@@ -271,6 +277,8 @@ def _check_found(found: str) -> None:
 
 
 def _check_completed(answer: str) -> None:
+    if answer == "moved":  # ended, and another begun: `rollback and chain`
+        raise _ended_within()
     if answer != "completed":
         raise LeaseLost("the attempt has ended meanwhile: its job was cancelled, rescued or answered")
 

@@ -55,17 +55,17 @@ class ClientRegistrar(Registrar):
             return self.register(job, timeout_s, rules)
         return await asyncio.to_thread(self.register, job, timeout_s, rules)
 
-    def lease(self, job: Attempt) -> None:
+    def lease(self, job: Attempt, inside: bool = False) -> None:
         """Have an attempt moved to leases, and wait until that is committed."""
         for _ in range(_TRIES):
             if (status := self._ask(lease_attempts([_item_of(job)])).status) != "busy":
                 break
             time.sleep(_PAUSE_S)
-        request = leasing(lambda: None, 1, _identity(job))
+        request = leasing(False, lambda: None, 1, _identity(job))
         request.outcome = AttemptLeased(1, status, status)
         request.result()
 
-    async def lease_async(self, job: Attempt) -> None:
+    async def lease_async(self, job: Attempt, inside: bool = False) -> None:
         """Have an attempt moved to leases, and await that it is committed."""
         if self._loop is None:
             self.lease(job)

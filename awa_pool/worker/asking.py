@@ -7,6 +7,7 @@ until the finalizer has answered; each names what it is about, so that asking tw
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from itertools import count
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from awa_pool.errors import AwaError, LeaseLost, ShuttingDown
+from awa_pool.errors import AwaError, LeaseLost, ShuttingDown, StoreUnavailable
 from awa_pool.messages import AttemptLeased, CallbackAnswered, CallbackRegistered, Message
 from awa_pool.wire import Dealer, Poller
 
@@ -41,6 +42,8 @@ class Request:
     expects: ClassVar[type[Message]]
     cut_short: ClassVar[str]
     """What is said to a handler whose pool stops."""
+    most_s = math.inf
+    """So long it waits for its answer."""
     __slots__ = ("asked_s", "due_s", "message", "number", "outcome", "payload", "wait_s", "wake")
 
     def __init__(self, number: int, message: Message, wake: Callable[[], object], now_s: float) -> None:
@@ -209,9 +212,13 @@ class Asker:
             return None if self._closing else max(0.0, due_s - now_s)
 
     def _send(self, socket: Dealer, request: Request, now_s: float) -> None:
+        if now_s >= request.asked_s + request.most_s:
+            self._conclude(
+                request, StoreUnavailable(f"the finalizer has not answered within {request.most_s:g} s")
+            )
         if request.outcome is None:
             socket.send(request.message)
-            request.due_s = now_s + request.wait_s
+            request.due_s = min(now_s + request.wait_s, max(now_s, request.asked_s + request.most_s))
             request.wait_s = min(request.wait_s * 2, RESEND_MAX_S)
             heappush(self._due, (request.due_s, request.number))
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from .registering import Registrar
 
 
+INSIDE_S = 10.0
+
+
 class Leasing(Request):
     """An attempt that is to be moved to leases."""
 
@@ -47,9 +50,17 @@ class Leasing(Request):
         raise LeaseLost("nobody has answered")
 
 
-def leasing(wake: Callable[[], object], number: int, identity: list[int]) -> Leasing:
-    """Make the request to move an attempt."""
-    return Leasing(number, LeaseAttempt(number, *identity), wake, monotonic())
+class LeasingInside(Leasing):
+    """The same, asked inside a transaction of the handler's: behind a pooler with few connections, handlers that hold them all while
+    they wait for the finalizer would wait for ever, as it gets none."""
+
+    most_s = INSIDE_S
+    __slots__ = ()
+
+
+def leasing(inside: bool, wake: Callable[[], object], number: int, identity: list[int]) -> Leasing:
+    """Make the request to move an attempt; `inside`: asked in an open transaction."""
+    return (LeasingInside if inside else Leasing)(number, LeaseAttempt(number, *identity), wake, monotonic())
 
 
 def completing(job: Attempt, registrar: Registrar, task: Task | None, conn: Any) -> Completing:

@@ -80,17 +80,17 @@ class Registrar(Asker):
 
         return (await self.suspend(job, partial(wait_for, job, callback_id))).result()
 
-    def lease(self, job: Attempt) -> None:
+    def lease(self, job: Attempt, inside: bool = False) -> None:
         """Have an attempt moved to leases, and wait until that is committed. Errors: as of `Job.completing`."""
         from .leasing import leasing
 
-        self.block(job, leasing).result()
+        self.block(job, partial(leasing, inside)).result()
 
-    async def lease_async(self, job: Attempt) -> None:
+    async def lease_async(self, job: Attempt, inside: bool = False) -> None:
         """Have an attempt moved to leases, and await on the running event loop that it is committed."""
         from .leasing import leasing
 
-        (await self.suspend(job, leasing)).result()
+        (await self.suspend(job, partial(leasing, inside))).result()
 
     def block(self, job: Attempt, asking: Asking[R]) -> R:
         """Ask, and block the calling thread until there is an outcome."""

@@ -42,7 +42,9 @@ def test_connections_of_other_kinds_are_refused(app: App) -> None:
 
 
 @pytest.mark.parametrize("within", [False, True])
-@pytest.mark.parametrize("statement", ["commit", "rollback"])
+@pytest.mark.parametrize(
+    "statement", ["commit", "rollback", "commit and chain", "rollback and chain", "rollback; begin"]
+)
 def test_a_block_whose_transaction_was_ended_by_a_statement_in_it_does_not_complete(
     app: App, statement: str, within: bool
 ) -> None:

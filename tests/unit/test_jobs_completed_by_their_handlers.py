@@ -23,6 +23,7 @@ from awa_pool import (
     ShuttingDown,
     StagingError,
     StoreRefused,
+    StoreUnavailable,
     TransitionRefused,
 )
 from awa_pool.events import Tick, Trouble
@@ -45,6 +46,7 @@ from awa_pool.testing import HandlerJob
 from awa_pool.wire import Router, wait_for_mail
 from awa_pool.worker.attempt import job_type_of
 from awa_pool.worker.events import Piece
+from awa_pool.worker.leasing import LeasingInside
 from awa_pool.worker.registering import Registrar
 
 
@@ -275,6 +277,16 @@ def calls(commands: Any) -> list[list[int]]:
 
 def rows(*statuses: str) -> AttemptsLeased:
     return AttemptsLeased([SimpleNamespace(item=n, status=s) for n, s in enumerate(statuses)])
+
+
+def test_inside_an_open_transaction_the_move_is_not_waited_for_for_ever(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LeasingInside, "most_s", 0.3)
+    inside = in_thread(lambda: world.registrar.lease(world.job(), True))()
+    assert isinstance(inside, StoreUnavailable) and "within 0.3 s" in str(inside)
+    beside = in_thread(lambda: asyncio.run(world.registrar.lease_async(world.job(), True)))()
+    assert isinstance(beside, StoreUnavailable)
 
 
 def test_requests_share_a_call_and_what_is_busy_comes_again() -> None:
