@@ -13,6 +13,7 @@ from .outcomes import Backoff
 from .registry import Hook, Registry
 from .sqlfiles import quoted_schema
 from .states import Trigger
+from .targets import check_args_type, checked_target
 
 F = TypeVar("F", bound=Callable[..., Any])
 DSN_VARIABLES = ("AWA_POOL_DSN", "DATABASE_URL")
@@ -67,8 +68,9 @@ class Declarations:
         `waits`: a plain function may call `job.wait_for_callback`: it runs in a thread of its own, side by side with
         others (docs/callbacks.md). An async one may without it.
         `caller_completes`: the handler completes the job in a transaction of its own (docs/caller-owned-completion.md).
-        Errors: RegistrationError.
+        Errors: RegistrationError, at once for what is no args type.
         """
+        check_args_type(args_type)
 
         def register(handler: F) -> F:
             self.registry.add(
@@ -126,13 +128,15 @@ class Declarations:
 
         The events stand in `awa_pool.hooks` (docs/hooks.md). Errors: RegistrationError.
         """
-        return self._event_hook(args_type)
+        return self._event_hook(args_type, "on_event")
 
     def on_event_kind(self, kind: str) -> Callable[[F], F]:
         """Register who is told of the jobs of a kind, by its name; as `on_event`."""
-        return self._event_hook(kind)
+        return self._event_hook(kind, "on_event_kind")
 
-    def _event_hook(self, target: Any) -> Callable[[F], F]:
+    def _event_hook(self, target: Any, decorator: str) -> Callable[[F], F]:
+        checked_target(target, decorator)
+
         def register(function: F) -> F:
             self.registry.triggers.add_hook(target, function)
             return function
@@ -140,6 +144,8 @@ class Declarations:
         return register
 
     def _spec(self, target: Any, trigger: Trigger, function: Any) -> Any:
+        checked_target(target, f"on_{trigger}_enqueue")
+
         def register(spec: F) -> F:
             self.registry.add_spec(target, trigger, spec)
             return spec

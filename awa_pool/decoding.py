@@ -52,6 +52,13 @@ def compile_type(hint: Any) -> Decoder:
     return _Compiler().compile(hint)
 
 
+def makes_objects(decoder: Decoder) -> bool:
+    """Say whether what a decoder takes are JSON objects, as args are."""
+    if isinstance(decoder, _Union):
+        return all(makes_objects(member) for member in decoder.members)
+    return decoder is anything or isinstance(decoder, _Fields | _Dict | _Msgspec | _Pydantic)
+
+
 def anything(value: Any) -> Any:
     """Decode a value of no declared type: as JSON gave it."""
     return value

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from .decoding import Decoder, anything, compile_type, decode_args
+from .decoding import Decoder, anything, compile_type, decode_args, makes_objects
 from .errors import DecodeError, RegistrationError, ValidationError
 from .outcomes import Backoff, checked_delay_s
 from .states import Trigger
+from .targets import OBJECTS, check_args_type
 from .triggers import Callback, Triggers
 from .unique import Uniqueness, checked_unique
 from .validation import (
@@ -105,9 +106,12 @@ class Registry:
 
         Errors: RegistrationError names what is wrong with the handler, the type or a setting.
         """
+        check_args_type(args_type)
         if kind is None:
-            if not isinstance(args_type, type) or args_type is dict:
+            if args_type is dict:
                 raise RegistrationError("a task whose args are a plain dict needs kind='…'")
+            if not isinstance(args_type, type):
+                raise RegistrationError("a task whose args type is no class of its own needs kind='…'")
             kind = kind_of(args_type.__name__)
         _check_callable(handler, f"handler of {kind!r}", parameters=1)
         is_async = inspect.iscoroutinefunction(handler)
@@ -188,7 +192,10 @@ def _decoder(args_type: Any, *, late: bool = False) -> Decoder | None:
     if args_type is None:
         return anything
     try:
-        return compile_type(args_type)
+        decoder = compile_type(args_type)
+        if not makes_objects(decoder):
+            raise RegistrationError(f"args are stored as a JSON object: declare {OBJECTS}, not {args_type}")
+        return decoder
     except NameError as problem:
         if late:
             raise RegistrationError(f"a type hint cannot be resolved: {problem}") from None

@@ -13,6 +13,7 @@ from typing import Any
 
 from .errors import RegistrationError
 from .states import Trigger
+from .targets import checked_target
 
 Callback = Callable[..., Any]
 
@@ -46,12 +47,12 @@ class Triggers:
         names = ARGUMENTS[trigger]
         what = f"on_{trigger}_enqueue function"
         _check(function, what, len(names), f"({', '.join(names)})")
-        self._add(_Registered(_checked_target(target, what), trigger, function))
+        self._add(_Registered(checked_target(target, f"on_{trigger}_enqueue"), trigger, function))
 
     def add_hook(self, target: Any, function: Callback) -> None:
         """Register who is told of a job's events. Errors: RegistrationError."""
         _check(function, "event hook", 1, "(event)")
-        self._add(_Registered(_checked_target(target, "event hook"), None, function))
+        self._add(_Registered(checked_target(target, "on_event"), None, function))
 
     def specs(self, kind: str, args_type: Any, trigger: Trigger) -> tuple[Callback, ...]:
         """Return the specs of a kind whose args are of `args_type`, for one outcome."""
@@ -89,18 +90,6 @@ class Triggers:
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_all": self._all, "_found": {}}
-
-
-def _checked_target(target: Any, what: str) -> Any:
-    if isinstance(target, str) and target.startswith("awa:"):
-        raise RegistrationError(f"the {what} cannot be for {target!r}: such kinds are the queue's own")
-    if isinstance(target, str) and target:
-        return target
-    if isinstance(target, type) and target is not dict:
-        return target
-    raise RegistrationError(
-        f"the {what} needs the args type of a task, or the name of its kind, not {target!r}"
-    )
 
 
 def _check(function: Any, what: str, parameters: int, wanted: str) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import pickle
 import types
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
+from typing import Annotated, NewType
 
 import dill
 import pytest
 
-from awa_pool import Client
+from awa_pool import AsyncClient, Client
 from awa_pool.errors import DecodeError, RegistrationError
 from awa_pool.registry import Registry, kind_of
+from awa_pool.states import Trigger
 
 
 @dataclass
@@ -126,6 +129,59 @@ def test_a_kind_can_be_registered_once():
 def test_a_plain_dict_needs_a_kind():
     with pytest.raises(RegistrationError, match="kind="):
         Registry().add(dict, handle)
+
+
+DECORATORS = (
+    "task", "on_event", "on_event_kind", "on_completed_enqueue", "on_retried_enqueue", "on_exhausted_enqueue",
+    "on_cancelled_enqueue", "on_waiting_for_callback_enqueue", "on_rescued_enqueue",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("client", [Client("host=x"), AsyncClient("host=x")])
+@pytest.mark.parametrize("decorator", DECORATORS)
+@pytest.mark.parametrize("function", [handle, handle_async, lambda job: None, staticmethod(handle), print])
+def test_a_decorator_without_its_parentheses_is_refused_at_once_naming_it(client, decorator, function):
+    with pytest.raises(
+        RegistrationError, match=rf"@client\.{decorator} lacks .* write @client\.{decorator}\(\w"
+    ):
+        getattr(client, decorator)(function)
+
+
+@pytest.mark.parametrize(
+    "wrong", [int, Registry, list, str, datetime, Trigger, "x", "", SendEmail("s3cret"), 7, partial(handle)]
+)
+def test_what_is_no_args_type_is_refused_at_once_saying_what_is_wanted(wrong):
+    with pytest.raises(
+        RegistrationError, match=r"client\.task\(…\) takes the class of the args, a dataclass.*, not"
+    ) as caught:
+        Client("host=x").task(wrong, kind="k")
+    assert "s3cret" not in str(caught.value)
+    if isinstance(wrong, str) and wrong:
+        return  # a kind, to specs and hooks
+    for decorator in DECORATORS[1:]:
+        with pytest.raises(
+            RegistrationError, match=rf"client\.{decorator}\(…\) takes the args type of a task"
+        ) as caught:
+            getattr(Client("host=x"), decorator)(wrong)
+        assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "hint", [list[int], list[SendEmail], int | None, SendEmail | int, NewType("Number", int)]
+)
+def test_args_that_would_be_no_json_object_are_refused(hint):
+    with pytest.raises(RegistrationError, match=r"task 'k': args are stored as a JSON object"):
+        Registry().add(hint, handle, kind="k")
+
+
+@pytest.mark.parametrize(
+    "hint", [dict[str, int], Later | dict[str, int], Annotated[Later, "soon"], NewType("Soon", Later), None]
+)
+def test_hints_of_json_objects_are_taken_with_a_kind(hint):
+    assert Registry().add(hint, handle, kind="k").decoder is not None
+    if hint is not None:
+        with pytest.raises(RegistrationError, match="needs kind="):
+            Registry().add(hint, handle)
 
 
 def test_an_args_type_that_json_cannot_bring_back_is_refused_naming_the_field():
