@@ -19,6 +19,7 @@ from typing import Any
 from uuid import UUID
 
 from .errors import DecodeError, RegistrationError
+from .hints import UnresolvedHint, check_reachable, hints_of
 
 Decoder = Callable[[Any], Any]
 
@@ -47,7 +48,7 @@ def decode_args(decoder: Decoder, value: Any) -> Any:
 def compile_type(hint: Any) -> Decoder:
     """Make the decoder of a type hint.
 
-    Errors: RegistrationError for a type that JSON cannot bring back; NameError for a hint not yet resolvable.
+    Errors: RegistrationError for a type that JSON cannot bring back; UnresolvedHint for a hint not yet resolvable.
     """
     return _Compiler().compile(hint)
 
@@ -247,6 +248,17 @@ class _Pydantic:
             raise _Misfit(text).under(path) from None
 
 
+def _pydantic(model: Any) -> Decoder:
+    """Make the decoder of a model, which may still lack names that its hints use."""
+    if not getattr(model, "__pydantic_complete__", True):
+        try:
+            model.model_rebuild(_types_namespace={})  # with the names of its module, and none of ours
+        except NameError as problem:
+            check_reachable(model)
+            raise UnresolvedHint(f"{_name_of(model)}: an annotation cannot be resolved ({problem})") from None
+    return _Pydantic(model)
+
+
 def _plain_pydantic_errors() -> set[str]:
     """Return the kinds of pydantic's errors whose messages are its own and name what it wants, not what it got."""
     from pydantic_core.core_schema import ErrorType
@@ -283,7 +295,7 @@ class _Compiler:
         if type(hint).__name__ == "TypeAliasType":
             return self.compile(hint.__value__)
         if isinstance(hint, str):
-            raise NameError(hint)  # noqa: TRY004 (a forward reference, resolved later)
+            raise UnresolvedHint(f"the annotation {hint!r} cannot be resolved")
         if typing.get_origin(hint) is not None:
             return self._generic(hint)
         if isinstance(hint, type):
@@ -310,6 +322,7 @@ class _Compiler:
                 raise RegistrationError(f"{_name(hint)}: keys of an object are text in JSON")
             return _Dict(self.compile(inner[1]))
         if hasattr(origin, "__struct_fields__"):
+            check_reachable(hint)
             return _Msgspec(hint)
         if isinstance(origin, type):
             return self._class(origin)
@@ -326,22 +339,23 @@ class _Compiler:
         if issubclass(cls, enum.Enum):
             return _Choice(cls.__name__, [(_plain_value(cls, m), m) for m in cls.__members__.values()])
         if hasattr(cls, "__struct_fields__"):
+            check_reachable(cls)
             return _Msgspec(cls)
         if hasattr(cls, "model_validate_json"):
-            return _Pydantic(cls)
+            return _pydantic(cls)
         if dataclasses.is_dataclass(cls):
             return self._dataclass(cls)
         if typing.is_typeddict(cls):
             typed: Any = cls
             node = self.known[cls] = _Fields(dict, cls.__name__)
-            node.fields = {name: self._field(cls, name, hint) for name, hint in _hints(cls).items()}
+            node.fields = {name: self._field(cls, name, hint) for name, hint in hints_of(cls).items()}
             node.required = frozenset(typed.__required_keys__)
             return node
         raise RegistrationError(f"{_name(cls)} cannot be rebuilt from JSON")
 
     def _dataclass(self, cls: type) -> Decoder:
         node = self.known[cls] = _Fields(cls, cls.__name__)
-        hints = _hints(cls)
+        hints = hints_of(cls)
         missing = dataclasses.MISSING
         taken = [f for f in dataclasses.fields(cls) if f.init]
         node.fields = {f.name: self._field(cls, f.name, hints[f.name]) for f in taken}
@@ -358,15 +372,10 @@ class _Compiler:
     def _field(self, cls: type, name: str, hint: Any) -> Decoder:
         try:
             return self.compile(hint)
-        except RegistrationError as problem:
+        except (UnresolvedHint, RegistrationError) as problem:
             text = str(problem)
-            raise RegistrationError(
-                text if "." in text.split(":")[0] else f"{cls.__name__}.{name}: {text}"
-            ) from None
-
-
-def _hints(cls: type) -> dict[str, Any]:
-    return typing.get_type_hints(cls, include_extras=True)
+            told = text if "." in text.split(":")[0] else f"{cls.__name__}.{name}: {text}"
+            raise type(problem)(told) from None
 
 
 def _plain_value(cls: type, member: enum.Enum) -> Any:

@@ -5,6 +5,7 @@ A registry is a plain value: it travels to workers by import of the app, or pick
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 from .decoding import Decoder, anything, compile_type, decode_args, makes_objects
 from .errors import DecodeError, RegistrationError, ValidationError
+from .hints import UnresolvedHint
 from .outcomes import Backoff, checked_delay_s
 from .states import Trigger
 from .targets import OBJECTS, check_args_type
@@ -132,7 +134,8 @@ class Registry:
                 unique=checked_unique(unique_opts),
                 caller_completes=_checked_flag(caller_completes, "caller_completes"),
             )
-            task.decoder = _decoder(args_type)
+            with contextlib.suppress(UnresolvedHint):  # what it names may be defined further down
+                task.decoder = _decoder(args_type)
         except (ValidationError, RegistrationError) as problem:
             raise RegistrationError(f"task {kind!r}: {problem}") from None
         if kind in self.tasks:
@@ -170,36 +173,38 @@ class Registry:
 
     def decode_args(self, task: Task, value: Any) -> Any:
         """Rebuild a task's args from stored JSON; DecodeError (terminal) names the field that does not fit."""
-        decoder = task.decoder
-        if decoder is None:
+        if (decoder := task.decoder) is None:
             try:
-                decoder = task.decoder = _decoder(task.args_type, late=True)
-            except RegistrationError as problem:
+                decoder = task.decoder = _decoder(task.args_type)
+            except (UnresolvedHint, RegistrationError) as problem:
                 raise DecodeError(str(problem)) from None
-        return decode_args(decoder, value)  # type: ignore[arg-type]
+        return decode_args(decoder, value)
+
+    def resolve(self) -> None:
+        """Make the decoders that were left for later, as their hints named what was not defined yet.
+
+        Errors: RegistrationError naming task, class, field and annotation.
+        """
+        for task in self.tasks.values():
+            if task.decoder is None:
+                try:
+                    task.decoder = _decoder(task.args_type)
+                except (UnresolvedHint, RegistrationError) as problem:
+                    raise RegistrationError(f"task {task.kind!r}: {problem}") from None
 
     def __getstate__(self) -> dict[str, Any]:
-        for (
-            task
-        ) in self.tasks.values():  # in the other process the names of __main__ are gone: resolve them here
-            if task.decoder is None:
-                task.decoder = _decoder(task.args_type, late=True)
+        self.resolve()  # in the other process the names of __main__ are gone
         return self.__dict__
 
 
-def _decoder(args_type: Any, *, late: bool = False) -> Decoder | None:
-    """Compile the decoder; None when a hint names what is not defined yet (an error when it is `late`)."""
+def _decoder(args_type: Any) -> Decoder:
+    """Compile the decoder. Errors: RegistrationError; UnresolvedHint when a hint names what is not defined yet."""
     if args_type is None:
         return anything
-    try:
-        decoder = compile_type(args_type)
-        if not makes_objects(decoder):
-            raise RegistrationError(f"args are stored as a JSON object: declare {OBJECTS}, not {args_type}")
-        return decoder
-    except NameError as problem:
-        if late:
-            raise RegistrationError(f"a type hint cannot be resolved: {problem}") from None
-        return None
+    decoder = compile_type(args_type)
+    if not makes_objects(decoder):
+        raise RegistrationError(f"args are stored as a JSON object: declare {OBJECTS}, not {args_type}")
+    return decoder
 
 
 def _checked_backoff(backoff: Any) -> Backoff:

@@ -82,13 +82,14 @@ def run_client(client: Any, **options: Any) -> int:
     `options` are `PoolConfig` fields; pyproject.toml and AWA_POOL_* count too. With `embedded=True` the embedded server
     runs, or is joined, for as long as the pool does. Errors: ConfigError; EmbeddedError.
     """
-    from awa_pool.worker.app import pack_app
+    from awa_pool.worker.app import MAIN, check_tasks, pack_app
     from awa_pool.worker.guard import check_may_run
 
     check_may_run()
     given = {"dsn": getattr(client, "dsn", None), "schema": getattr(client, "schema", None)} | options
     environ = {name: value for name, value in os.environ.items() if name != "AWA_POOL_APP"}
     config, _ = load(given, environ=environ, start=Path.cwd(), in_python=True)
+    check_tasks(client.registry, MAIN)
     app = App(blob=pack_app(client))
     if not config.embedded:
         if config.dsn is None and environ.get("DATABASE_URL"):

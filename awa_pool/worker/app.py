@@ -9,10 +9,12 @@ from typing import Any, Protocol
 
 import dill
 
-from awa_pool.errors import ConfigError
+from awa_pool.errors import ConfigError, RegistrationError
 from awa_pool.registry import Registry
 
 from .loading import load_named, registry_of
+
+MAIN = "the app of __main__"
 
 
 class App(Protocol):
@@ -44,7 +46,7 @@ def load_app(settings: Mapping[str, Any]) -> Registry:
     """
     blob, name = settings.get("app_blob"), settings.get("app")
     if blob:
-        what = "the app of __main__"
+        what = MAIN
         try:
             app: Any = dill.loads(base64.b64decode(blob))
         except Exception as error:  # user code runs while it is unpacked
@@ -53,7 +55,7 @@ def load_app(settings: Mapping[str, Any]) -> Registry:
         if registry is None:
             raise ConfigError(f"{what} is a {type(app).__name__}, not a Client")
     elif name:
-        what = f"app {name!r}"
+        what = title_of(settings)
         app = load_named(str(name))
         registry = registry_of(app)
         assert registry is not None  # load_named refuses what has none
@@ -63,6 +65,28 @@ def load_app(settings: Mapping[str, Any]) -> Registry:
     if getattr(app, "dsn", "") is None and isinstance(settings.get("dsn"), str):
         app.dsn = settings["dsn"]  # handlers put jobs in where this pool takes them from
     return registry
+
+
+def check_tasks(registry: Registry, what: str) -> None:
+    """Refuse an app with which each job that a pool claims would fail for good.
+
+    Errors: ConfigError, of one without tasks, or with an annotation of args that nothing resolves.
+    """
+    if not registry.tasks:
+        raise ConfigError(
+            f"{what} declares no task: import the modules that declare its tasks (@client.task(…)) in the one that is named"
+        )
+    try:
+        registry.resolve()
+    except RegistrationError as problem:
+        raise ConfigError(f"{what}: {problem}") from None
+
+
+def title_of(settings: Mapping[str, Any]) -> str:
+    """Return how errors call the app that the settings name; "" where they name none."""
+    if settings.get("app_blob"):
+        return MAIN
+    return f"app {str(settings['app'])!r}" if settings.get("app") else ""
 
 
 def _refuse_another_schema(app: Any, schema: object, what: str) -> None:

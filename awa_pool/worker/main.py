@@ -21,7 +21,7 @@ from awa_pool.page import KillRule, Page
 from awa_pool.registry import Registry
 
 from . import guard, owed
-from .app import load_app
+from .app import check_tasks, load_app, title_of
 from .asynchronous import AsyncLane
 from .core import LaneCore
 from .endings import Endings
@@ -81,6 +81,8 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
     setproctitle.setproctitle(title)
     reseed()
     registry = load_app(settings)
+    if what := title_of(settings):
+        check_tasks(registry, what)
     for hook in registry.process_start:
         _call_hook(hook, "process_start")
     kinds = {kind: task.beside_others for kind, task in registry.tasks.items()}

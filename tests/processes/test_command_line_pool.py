@@ -106,6 +106,8 @@ def test_on_a_terminal_the_prints_stand_above_a_line_per_worker(dsn: str, folder
         ("sums:Add", "is of type type"),
         ("broken:client", "ZeroDivisionError"),
         ("elsewhere:client", "start the pool with --schema 'an other'"),
+        ("bare:client", "declares no task: import the modules that declare its tasks"),
+        ("unfinished:client", "task 'args': Args.x: the annotation 'Nope' cannot be resolved"),
     ],
 )
 def test_a_wrong_app_ends_the_pool_with_status_two_and_one_line_that_names_it(
@@ -113,6 +115,8 @@ def test_a_wrong_app_ends_the_pool_with_status_two_and_one_line_that_names_it(
 ) -> None:
     (folder / "broken.py").write_text("1 / 0\n")
     (folder / "elsewhere.py").write_text("from awa_pool import Client\nclient = Client(schema='an other')\n")
+    (folder / "bare.py").write_text("from awa_pool import Client\nclient = Client()\n")
+    (folder / "unfinished.py").write_text(APP.replace("n: int", "x: 'Nope'").replace("Add", "Args"))
     done = run(spec, "--workers", "2", cwd=folder, AWA_POOL_DSN=dsn)
     assert done.returncode == 2, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if spec in line and "starting 2 workers" not in line]
