@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from awa_pool.config import load
 from awa_pool.errors import ConfigError
 
 IMPORT_DEADLINE_S = 60.0
@@ -31,9 +32,13 @@ def app_dsn(spec: str) -> str | None:
     return str(dsn) if dsn else None
 
 
-def app_queues(spec: str) -> list[str]:
-    """Return the queues that the app's tasks name. Errors: as `_facts`."""
-    return [str(queue) for queue in _facts(spec)["queues"]]
+def declared_queues(app: str | None) -> list[str]:
+    """Return the queues that the tasks of the app name, whether it is given here or elsewhere; [] without an app.
+
+    Errors: as `_facts`.
+    """
+    config, _ = load({"app": app}, environ=os.environ, start=Path.cwd())
+    return [str(queue) for queue in _facts(config.app)["queues"]] if config.app else []
 
 
 def _facts(spec: str) -> dict[str, Any]:

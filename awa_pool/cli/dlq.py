@@ -29,9 +29,11 @@ from awa_pool.units import parse_duration
 
 from . import render
 from .admin import JobId, checked_id, print_job, store_of
+from .app_facts import declared_queues
 from .database import at_a_terminal
 from .entry import FAILED, OK
 from .options import App, DataDir, Dsn, Embedded, Json, Schema
+from .unknown_queues import warn_of_unknown_queue
 
 SAMPLE_JOBS = 5
 SHOWN_REFUSALS = 20
@@ -122,6 +124,8 @@ def retry(
     }
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
         agreed = _agreed(store, chosen, "Retry", yes=yes, dry_run=dry_run)
+        if agreed is not None and to_queue is not None:
+            warn_of_unknown_queue(store, to_queue, declared_queues(app))
         result = BulkResult()
         return OK if agreed is None else _carry_out(
             store, dead.retry_dead(agreed, result, **change), result, "retried", as_json

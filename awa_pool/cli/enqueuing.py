@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import os
@@ -16,12 +17,14 @@ from awa_pool.client import Client
 from awa_pool.config import load
 from awa_pool.errors import ConfigError, DecodeError
 from awa_pool.registry import Registry, Task
+from awa_pool.store.connection import connect
 
 from . import render
 from .app_facts import check_app_name
 from .database import with_database
 from .dlq import instant
 from .options import DataDir, Dsn, Embedded, Json, Schema
+from .unknown_queues import warn_of_unknown_queue
 
 
 def enqueue(
@@ -51,10 +54,14 @@ def enqueue(
     with with_database(config) as settled:
         registry = load_app({"app": app, "schema": settled.schema, "dsn": settled.dsn})
         task = _task(registry, kind, app)
+        made = _checked(registry, task, document)
+        if queue is not None and queue not in registry.queues():
+            with contextlib.closing(connect(str(settled.dsn), settled.schema, "cli")) as store:
+                warn_of_unknown_queue(store, queue, registry.queues())
         with Client(settled.dsn, schema=settled.schema) as client:
             client.registry = registry
             job_id = client.insert(
-                _checked(registry, task, document), kind=kind, queue=queue, priority=priority,
+                made, kind=kind, queue=queue, priority=priority,
                 max_attempts=max_attempts, run_at=due,
             )  # fmt: skip
     if as_json:

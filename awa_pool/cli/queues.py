@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +10,6 @@ from rich.text import Text
 
 from awa_pool import validation as gate
 from awa_pool.administration import RETENTION_S
-from awa_pool.config import load
 from awa_pool.errors import ConfigError, ValidationError
 from awa_pool.store import dead
 from awa_pool.store import statements as do
@@ -21,7 +18,7 @@ from awa_pool.units import parse_duration, write_duration
 
 from . import render
 from .admin import queue_table, store_of
-from .app_facts import app_queues
+from .app_facts import declared_queues
 from .options import App, DataDir, Dsn, Embedded, Json, Schema
 
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name", show_default=False)]
@@ -142,8 +139,7 @@ def _of_a_known_queue(store: Store, act: Any, queue: str, app: str | None) -> No
     try:
         store.run(act(queue))
     except ValidationError:
-        config, _ = load({"app": app}, environ=os.environ, start=Path.cwd())
-        declared = app_queues(config.app) if config.app else []
+        declared = declared_queues(app)
         if queue in declared:
             store.run(act(queue, known=True))
             return

@@ -34,6 +34,7 @@ from .events import (
     KillFor,
     LimitsSeen,
     Log,
+    QueuesKnown,
     Refused,
     RuntimeLost,
     Settle,
@@ -48,6 +49,7 @@ from .limits import Attempt, Limits
 from .news import News
 from .patience import Rules, forgive, overdue
 from .places import SHORT_LIFE_S, Child, Life, Place
+from .queue_names import QueueNames
 from .recycling import Recycling
 from .stopping import Stopping
 
@@ -80,6 +82,7 @@ class Supervisor:
         self.was_ready = False  # some worker has been ready once
         self._news = News()
         self._recycling = Recycling(rules.max_rss_bytes)
+        self._queue_names = QueueNames(rules.queues)
         self._last_s: float | None = None
         self.limits = Limits()
         self.killed: Counter[str] = Counter()
@@ -127,6 +130,8 @@ class Supervisor:
                 out: list[Command] = []
             case FactsSettled():
                 out = self._instruct_actors(now_s)
+            case QueuesKnown(names=names):
+                out = self._queue_names.known(names)
             case Refused():
                 out = self._give_up(event.reason, ExitStatus.REFUSED, now_s)
             case ChildSaid():
@@ -249,14 +254,8 @@ class Supervisor:
             case Idle(later=later, unknown=unknown, parked=parked) if self.stopping is None:
                 wait = f"; {later} wait for their time or in paused queues" if later else ""
                 wait += f"; {parked} wait for the answer to a callback" if parked else ""
-                return [
-                    *(
-                        Log("warning", f"no job and no setting knows the queue {name!r}: is it misspelt?")
-                        for name in unknown
-                    ),
-                    Log("info", f"drained: nothing is available or running{wait}"),
-                    *self.stop("drained", now_s),
-                ]
+                drained = Log("info", f"drained: nothing is available or running{wait}")
+                return [*self._queue_names.idle(unknown), drained, *self.stop("drained", now_s)]
             case Worn(jobs=jobs) if child.role == WORKER:
                 child.worn = True
                 return self._recycle(place, child, f"{jobs} job{'s' * (jobs != 1)}", now_s)
@@ -278,6 +277,7 @@ class Supervisor:
             if not self.was_ready and (refusal := self._recycling.refusal(facts)):
                 return [*out, *self._give_up(refusal, ExitStatus.REFUSED, now_s)]
             self.was_ready, place.failures = True, 0
+            out += self._queue_names.declared(facts)
             out += self._recycling.retire(place.older, self.child_of(DISPATCHER), now_s)
             if not self._facts_known and not self._settling:
                 self._settling = True

@@ -41,6 +41,13 @@ class FactsSettled:
 
 
 @dataclass(frozen=True, slots=True)
+class QueuesKnown:
+    """The database has told which queues it knows (`AskKnownQueues`)."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """Something is wrong that no restart mends: schema, address, limits."""
 
@@ -122,6 +129,7 @@ class Tick:
 Event = (
     Began
     | FactsSettled
+    | QueuesKnown
     | Refused
     | ChildSaid
     | ChildExited
@@ -193,6 +201,11 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
+class AskKnownQueues:
+    """Ask the database which queues it knows, then answer `QueuesKnown`."""
+
+
+@dataclass(frozen=True, slots=True)
 class TakeNewRuntime:
     """Take a new runtime id before anything is started again."""
 
@@ -213,4 +226,16 @@ class Finish:
     reason: str
 
 
-Command = Start | Instruct | Tell | Kill | Terminate | KillFor | Settle | TakeNewRuntime | Log | Finish
+Command = (
+    Start
+    | Instruct
+    | Tell
+    | Kill
+    | Terminate
+    | KillFor
+    | Settle
+    | AskKnownQueues
+    | TakeNewRuntime
+    | Log
+    | Finish
+)

@@ -24,7 +24,7 @@ RETRY_S = 1.0
 DEPTHS_EVERY_S = 5.0
 NO_ANSWER_S = 5.0
 OTHER_CLUSTER = "AW003"  # the database's own word for it, see sql/functions/check_cluster.sql
-_REGISTER, _BEAT, _DEPTHS, _BYE = "register", "beat", "depths", "goodbye"
+_REGISTER, _BEAT, _DEPTHS, _KNOWN, _BYE = "register", "beat", "depths", "known queues", "goodbye"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,14 @@ class RuntimeGone:
     """The database no longer knows this runtime: it was rescued."""
 
 
-News = DatabaseRefused | DatabaseAway | DatabaseBack | RuntimeGone
+@dataclass(frozen=True, slots=True)
+class KnownQueues:
+    """The queues that have jobs, history or settings."""
+
+    names: tuple[str, ...]
+
+
+News = DatabaseRefused | DatabaseAway | DatabaseBack | RuntimeGone | KnownQueues
 
 
 class Pulse:
@@ -79,6 +86,7 @@ class Pulse:
         self._thread = StoreThread(connect, self._mailbox, name="heartbeat")
         self._registered = False
         self._known = False  # has been registered once
+        self._want_queues = False
         self._asked: dict[str, float] = {}  # call -> since when it is under way
         self._due_s: dict[str, float] = {}
 
@@ -100,6 +108,10 @@ class Pulse:
         self._info = orjson.dumps(self._told).decode()
         self._due_s.pop(_BEAT, None)
 
+    def ask_known_queues(self) -> None:
+        """Ask once which queues the database knows."""
+        self._want_queues = True
+
     def silence_s(self, now_s: float) -> float:
         """Return for how long the oldest question has had no answer."""
         return max((now_s - since for since in self._asked.values()), default=0.0)
@@ -107,6 +119,7 @@ class Pulse:
     def next_due_s(self, now_s: float, *, want_depths: bool) -> float:
         """Return how long `tick` has nothing to do."""
         calls = [_BEAT if self._registered else _REGISTER] + ([_DEPTHS] if want_depths else [])
+        calls += [_KNOWN] if self._want_queues and self._registered else []
         due = [self._due_s.get(call, now_s) for call in calls if call not in self._asked]
         return max(0.0, min(due, default=now_s + 1.0) - now_s)
 
@@ -119,6 +132,8 @@ class Pulse:
         else:
             info = self._info
             self._ask(_BEAT, lambda store: (runtime, store.heartbeat(runtime, info)), now_s)
+        if self._want_queues and self._registered:
+            self._ask(_KNOWN, lambda store: store.known_queues(), now_s)
         if want_depths and self.up:
             self._ask(_DEPTHS, lambda store: store.queue_depths(), now_s)
 
@@ -139,6 +154,9 @@ class Pulse:
                 case StoreFailed(token=token, error=error):
                     self._forget(token)
                     self._due_s[token] = now_s + RETRY_S
+                    self._want_queues = (
+                        self._want_queues and token != _KNOWN
+                    )  # a warning is not worth a quarrel
                     if token in (_REGISTER, _BEAT) and not isinstance(error, StoreConflict):
                         news += self._lost(error)
         return news
@@ -173,6 +191,9 @@ class Pulse:
             self._due_s[_BEAT] = now_s + self._heartbeat_s
             if verdict != "alive" and runtime == self.runtime_id:
                 return [RuntimeGone()]
+        elif token == _KNOWN:
+            self._want_queues = False
+            return [KnownQueues(tuple(value))]
         elif token == _DEPTHS:
             self.depths, self.depths_at_s = value, now_s
             self._due_s[_DEPTHS] = now_s + DEPTHS_EVERY_S
@@ -245,6 +266,10 @@ class Heart:
         """Tell others about the app, under names of the runtime's info: `queues`, `outcomes`."""
         self._orders.put(facts)
 
+    def ask_known_queues(self) -> None:
+        """Ask once which queues the database knows; the answer is among the news."""
+        self._orders.put(_KNOWN)
+
     def say_goodbye(self, within_s: float) -> bool:
         """End the runtime by its own will, so that nobody waits for its silence; True when all was said in time."""
         self._orders.put(_BYE)
@@ -267,7 +292,9 @@ class Heart:
             for order in self._orders.take():
                 if order == _BYE:
                     return
-                if isinstance(order, dict):
+                if order == _KNOWN:
+                    pulse.ask_known_queues()
+                elif isinstance(order, dict):
                     pulse.tell(order)
                 else:
                     pulse.take_new_runtime(order)

@@ -17,7 +17,7 @@ from . import events as ev
 from .core import Supervisor
 from .crash import describe_death, read_account
 from .events import WORKER, Command, Event
-from .heartbeat import DatabaseAway, DatabaseBack, DatabaseRefused, Heart, RuntimeGone
+from .heartbeat import DatabaseAway, DatabaseBack, DatabaseRefused, Heart, KnownQueues, RuntimeGone
 from .limit_watch import LimitWatch
 from .picture import Painter
 from .places import Child
@@ -201,6 +201,8 @@ class PoolRun:
                 _log.warning("the database is away, the pool goes on trying: %s", reason)
             case DatabaseBack():
                 _log.info("connected to the database")
+            case KnownQueues(names=names):
+                self._step(ev.QueuesKnown(names))
             case RuntimeGone():
                 self._step(ev.RuntimeLost())
 
@@ -258,6 +260,9 @@ class PoolRun:
                 if self.heart is not None:
                     self.heart.tell({"queues": names})
                 self._step(ev.FactsSettled())
+            case ev.AskKnownQueues():
+                if self.heart is not None:
+                    self.heart.ask_known_queues()
             case ev.TakeNewRuntime():
                 self.runtime_id = str(uuid4())
                 if self.heart is not None:

@@ -117,6 +117,7 @@ def _run(
         drain_timeout_s=config.drain_timeout_s,
         frozen_s=config.stale_s,
         max_rss_bytes=config.max_rss_bytes,
+        queues=tuple(queue.name for queue in config.queues) if workers else (),
     )
     core = Supervisor(rules, os.urandom(3).hex() + ".")
     pool = PoolRun(

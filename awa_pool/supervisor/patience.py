@@ -24,6 +24,8 @@ class Rules:
     frozen_s: float = FROZEN_S
     """A worker held by a stop signal for so long is as good as dead: what it runs would hang with it for ever."""
     max_rss_bytes: int | None = None
+    queues: tuple[str, ...] = ()
+    """The queues that were asked for by name."""
 
 
 def overdue(child: Child, rules: Rules, now_s: float) -> str:

@@ -60,19 +60,36 @@ def test_a_draining_pool_does_everything_tags_what_is_printed_and_ends_with_zero
     assert "drained" in done.stderr and "\x1b" not in done.stderr
 
 
-def test_a_drain_of_a_queue_that_nothing_knows_asks_whether_it_is_misspelt(dsn: str, folder: Path) -> None:
+@pytest.mark.parametrize("drain", [True, False])
+def test_a_queue_that_nothing_knows_is_warned_of_with_the_nearest_name(
+    drain: bool, dsn: str, folder: Path
+) -> None:
     enqueue(dsn, 1)
-    queues = ["--queue", "sums", "--queue", "smus"]
-    done = run("sums:client", "--workers", "1", "--drain", *queues, cwd=folder, AWA_POOL_DSN=dsn)
-    assert done.returncode == 0 and completed(dsn) == 1
-    assert "WARNING supervisor: no job and no setting knows the queue 'smus'" in done.stderr
-    assert "'sums'" not in done.stderr
+    words = ["sums:client", "--workers", "1", "--queue", "sums", "--queue", "smus:2"]
+    if drain:
+        done = run(*words, "--drain", cwd=folder, AWA_POOL_DSN=dsn)
+        assert done.returncode == 0 and completed(dsn) == 1
+        told = done.stderr
+    else:
+        with subprocess.Popen(
+            command(words), cwd=folder, env=environment(AWA_POOL_DSN=dsn), stderr=subprocess.PIPE, text=True
+        ) as pool:
+            assert pool.stderr is not None
+            lines: list[str] = []
+            while not (lines and "knows the queue" in lines[-1]):
+                lines.append(pool.stderr.readline())
+                assert lines[-1], lines
+            pool.send_signal(signal.SIGTERM)
+            told = "".join([*lines, pool.stderr.read()])
+    warning = "WARNING supervisor: no task, job or setting knows the queue 'smus': did you mean 'sums'?"
+    assert told.count(warning) == told.count("knows the queue") == 1
+    assert "supervisor: serving sums, smus\n" in told
 
 
 def test_a_job_gets_in_from_a_shell_as_its_task_says(dsn: str, folder: Path) -> None:
     more = ("--priority", "1", "--max-attempts", "3", "--run-at", "10m", "--json")
     done = run("enqueue", "sums:client", "add", '{"n": 7}', *more, cwd=folder, AWA_POOL_DSN=dsn)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0 and done.stderr == "", done.stderr
     with Client(dsn) as client:
         row = client.get_job(json.loads(done.stdout)["id"])
         assert row is not None and row.args == {"n": 7}

@@ -317,6 +317,38 @@ def test_an_idle_dispatcher_ends_a_draining_pool() -> None:
     assert rig.child("worker", 1).incarnation in told(out, Stop)
 
 
+def test_queues_asked_for_are_told_and_those_that_nothing_knows_are_warned_of_once() -> None:
+    rig = Rig(workers=2, queues=("default", "mial", "new"))
+    assert not any(isinstance(c, ev.Log) and "serving" in c.text for c in rig.commands)
+    rig.all_ready()
+    assert [c.text for c in rig.commands if isinstance(c, ev.Log) and "serving" in c.text] == [
+        "serving default, mial, new"
+    ]
+    assert len([c for c in rig.commands if isinstance(c, ev.AskKnownQueues)]) == 1
+    out = rig.feed(ev.QueuesKnown(("mail", "new")))
+    assert out == [ev.Log("warning", "no task, job or setting knows the queue 'mial': did you mean 'mail'?")]
+    out = rig.says(rig.child("dispatcher"), Idle(0, ["mial"]))
+    assert not any(isinstance(c, ev.Log) and c.level == "warning" for c in out)
+
+
+def test_a_drain_that_is_faster_than_the_database_warns_all_the_same_but_not_of_the_apps_own_queues() -> None:
+    rig = Rig(workers=1, queues=("default", "mial"))
+    rig.all_ready()
+    out = rig.says(rig.child("dispatcher"), Idle(0, ["default", "mial"]))
+    assert [c.text for c in out if isinstance(c, ev.Log) and c.level == "warning"] == [
+        "no task, job or setting knows the queue 'mial': is it misspelt?"
+    ]
+
+
+def test_a_pool_of_the_apps_own_queues_asks_nobody() -> None:
+    for queues in ((), ("default",)):
+        rig = Rig(workers=1, queues=queues)
+        rig.all_ready()
+        assert not any(isinstance(c, ev.AskKnownQueues) for c in rig.commands)
+        out = rig.says(rig.child("dispatcher"), Idle(0, ["default"]))
+        assert not any(isinstance(c, ev.Log) and c.level == "warning" for c in out)
+
+
 def test_a_refused_schema_ends_the_pool_with_status_two() -> None:
     rig = Rig(workers=1)
     rig.feed(ev.Refused("run: awa-pool migrate"))
