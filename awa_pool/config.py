@@ -47,17 +47,18 @@ class QueueSpec(NamedTuple):
 
 
 def parse_queue(text: str) -> QueueSpec:
-    """Read `name` or `name:max`. Errors: ConfigError saying what to write."""
+    """Read `name` or `name:max`; in a name with a colon the last one parts them. Errors: ConfigError saying what to write."""
     name, colon, limit = text.rpartition(":")
     if not colon:
         name, limit = text, ""
-    if not name or name != name.strip() or len(name) > 200 or "\x00" in name or (colon and not limit):
+    if not name or name != name.strip() or len(name) > 200 or "\x00" in name:
         raise ConfigError(f"{text[:80]!r} is not a queue; write NAME or NAME:MAX, such as mail or mail:4")
     if not colon:
         return QueueSpec(name)
-    if not (limit.isascii() and limit.isdigit()) or not 1 <= int(limit) <= 1_000_000:
+    if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:20]) <= 1_000_000):
+        own = "" if limit.isdigit() else f"; where it belongs to the name, give the limit too: {text[:80]}:8"
         raise ConfigError(
-            f"{text[:80]!r}: the part after ':' is the most jobs in flight; write a number from 1"
+            f"{text[:80]!r}: the part after the last ':' is the most jobs in flight; write a number from 1{own}"
         )
     return QueueSpec(name, int(limit))
 
@@ -136,10 +137,12 @@ def _queues(value: object) -> tuple[QueueSpec, ...]:
     specs: list[QueueSpec] = []
     for part in parts:
         if isinstance(part, QueueSpec):
-            part = part.name if part.max is None else f"{part.name}:{part.max}"
-        if not isinstance(part, str):
+            parse_queue(f"{part.name}:{1 if part.max is None else part.max}")  # its name may have a colon
+            specs.append(part)
+        elif isinstance(part, str):
+            specs.append(parse_queue(part))
+        else:
             raise ConfigError(f"{part!r} is not a queue; write NAME or NAME:MAX")
-        specs.append(parse_queue(part))
     names = [spec.name for spec in specs]
     for name in names:
         if names.count(name) > 1:
@@ -268,8 +271,8 @@ class PoolConfig:
             raise ConfigError("--listen-dsn has no use with --no-listen; leave one of the two out")
         if self.embedded and self.dsn is not None:
             raise ConfigError(
-                "--embedded and an address exclude each other (--dsn, AWA_POOL_DSN or dsn in pyproject.toml); "
-                "leave one of the two out"
+                "--embedded and an address exclude each other (--dsn or AWA_POOL_DSN; for client.run() also the Client's "
+                "own); leave one of the two out"
             )
 
 

@@ -49,6 +49,27 @@ def test_a_queue_may_carry_its_most_jobs_in_flight() -> None:
     assert parse_queue("eu:mail:4") == QueueSpec("eu:mail", 4)
 
 
+@pytest.mark.parametrize("name", ["a:b", "a:b:", "a:", "mail:many", "eu::mail"])
+def test_a_queue_whose_own_name_has_a_colon_is_given_with_its_limit_as_the_error_says(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_queue(name)
+    assert str(caught.value).endswith(f"where it belongs to the name, give the limit too: {name}:8")
+    assert parse_queue(f"{name}:8") == QueueSpec(name, 8)
+    assert PoolConfig(queues=(QueueSpec(name),)).queues == (QueueSpec(name, None),)
+
+
+@pytest.mark.parametrize("text", ["mail:0", "mail:1000001", "mail:" + "9" * 5000])
+def test_a_limit_out_of_range_is_refused_as_a_number(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"write a number from 1$"):
+        parse_queue(text)
+
+
+def test_embedded_beside_an_address_names_the_places_where_addresses_are_read() -> None:
+    with pytest.raises(ConfigError, match="--dsn or AWA_POOL_DSN; for client") as caught:
+        PoolConfig(embedded=True, dsn="host=x")
+    assert "pyproject" not in str(caught.value)
+
+
 @pytest.mark.parametrize("text", ["", ":3", "mail:", "mail:0", "mail:many", " mail", "m" * 201])
 def test_an_impossible_queue_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="write"):
