@@ -41,8 +41,9 @@ def resume(
 ) -> None:  # fmt: skip
     """Let a paused queue go on."""
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
+        paused = any(row.queue == queue and row.paused for row in store.queues())
         _of_a_known_queue(store, do.resume_queue, queue, app)
-    print(f"queue {render.plain(queue)} is not paused")
+    print(f"queue {render.plain(queue)} {'is resumed' if paused else 'was not paused'}")
 
 
 def stats(
@@ -112,7 +113,7 @@ def set_queue(
     told = zip(("deadline", "dead letters", "kept for"), _settings(row), strict=True)
     print(f"queue {render.plain(queue)}: " + ", ".join(f"{name} {value}" for name, value in told))
     if new:
-        print("It is new: no job, task or setting has named it before.")
+        print("It is new: no job or setting has named it before.")
 
 
 def _settings(row: Any) -> tuple[str, str, str]:
@@ -149,5 +150,5 @@ def _of_a_known_queue(store: Store, act: Any, queue: str, app: str | None) -> No
         hint = f"; did you mean {near[0]!r}?" if near else f" (known: {names or 'none'})"
         raise ConfigError(
             f"no job, task or setting knows the queue {queue[:80]!r}{hint}; "
-            "a new one is set up by: awa-pool queue set NAME"
+            "a new one is known by the app whose tasks name it (--app), or by a setting of its own (awa-pool queue set)"
         ) from None

@@ -11,6 +11,7 @@ begin
     end if;
     update queues set paused_at = null where queue = p_queue and paused_at is not null;
     if found then
+        perform forget_queue(p_queue);
         perform notify_waiters(array[p_queue]);
     end if;
 end

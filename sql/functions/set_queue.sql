@@ -1,5 +1,6 @@
 -- set_queue(queue, settings) -> the queue's settings afterwards. Only the names given are changed, null puts one back to none:
--- deadline_s, dlq (true or false; null: true), dlq_retention_s. The queue need not have any job yet.
+-- deadline_s, dlq (true or false; null: true), dlq_retention_s. The queue need not have any job yet; settings that all are what they
+-- are by themselves leave no row.
 -- Guard: none. Locks: the queue's row. Errors: AW001.
 create or replace function {schema}.set_queue(p_queue text, p_settings jsonb)
 returns table(queue text, paused_at timestamptz, deadline_s float8, dlq boolean, dlq_retention_s float8)
@@ -38,5 +39,6 @@ begin
         dlq_retention_s =
             case when p_settings ? 'dlq_retention_s' then excluded.dlq_retention_s else q.dlq_retention_s end
     returning q.queue, q.paused_at, q.deadline_s, q.dlq, q.dlq_retention_s;
+    perform forget_queue(p_queue);
 end
 $$;

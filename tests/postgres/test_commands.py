@@ -124,7 +124,8 @@ def test_a_queue_is_paused_and_resumed(run: Any, client: Client) -> None:
     client.insert({}, kind="count", queue="mail")
     assert run("queue", "pause", "mail") == "queue mail is paused\n"
     assert "mail (paused)" in run("status")
-    assert run("queue", "resume", "mail") == "queue mail is not paused\n"
+    assert run("queue", "resume", "mail") == "queue mail is resumed\n"
+    assert run("queue", "resume", "mail") == "queue mail was not paused\n"
     (row,) = [json.loads(line) for line in run("queue", "stats", "--json").splitlines()]
     assert (row["queue"], row["available"], row["paused"]) == ("mail", 1, False)
 

@@ -243,7 +243,7 @@ def test_a_misspelt_queue_is_refused_by_name_and_a_declared_one_is_not(client: C
 
     client.pause_queue("reports")
     client.resume_queue("reports")
-    client.set_queue("later")
+    client.set_queue("later", deadline=5)
     client.pause_queue("later")
 
 
@@ -308,6 +308,41 @@ def test_queue_settings_are_set_and_shown(run: Any, client: Client) -> None:
         ("--deadline", "9999d"),
     ):
         assert words[0] in run("queue", "set", "mail", *words, status=2)
+
+
+@pytest.mark.parametrize(
+    ("told", "taken_back"),
+    [
+        (["--deadline", "30s"], ["--deadline", "none"]),
+        (["--no-dlq"], ["--dlq"]),
+        (["--dlq-retention", "7d", "--no-dlq"], ["--dlq-retention", "none", "--dlq"]),
+        ([], []),
+    ],
+)
+def test_a_queue_whose_settings_say_nothing_any_more_is_in_no_list(
+    run: Any, client: Client, told: list[str], taken_back: list[str]
+) -> None:
+    run("queue", "set", "wierd", *told)
+    assert ("wierd" in run("queue", "list")) == bool(told)
+    assert "deadline none, dead letters yes, kept for as the pool says" in run(
+        "queue", "set", "wierd", *taken_back
+    )
+    assert run("queue", "list") == "There is no queue yet.\n"
+    assert "wierd" not in run("status", "--json")
+
+
+def test_a_pause_outlives_settings_and_settings_a_pause(run: Any, client: Client) -> None:
+    run("queue", "set", "mail", "--deadline", "30s")
+    run("queue", "pause", "mail")
+    run("queue", "set", "mail", "--deadline", "none")
+    assert json.loads(run("queue", "list", "--json"))["paused"]
+    run("queue", "set", "mail", "--deadline", "9s")
+    run("queue", "resume", "mail")
+    assert json.loads(run("queue", "list", "--json"))["deadline_s"] == 9.0
+    run("queue", "pause", "mail")
+    run("queue", "set", "mail", "--deadline", "none")
+    run("queue", "resume", "mail")
+    assert run("queue", "list") == "There is no queue yet.\n"
 
 
 def test_the_shell_lists_shows_retries_purges_and_moves(run: Any, client: Client, dsn: str) -> None:
