@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from awa_pool.config import SETTINGS, PoolConfig, load
-from awa_pool.errors import ConfigError, JobNotFound
+from awa_pool.errors import ConfigError, JobNotFound, TransitionRefused, UniqueConflict
 from awa_pool.follow_ups import PARENT
 from awa_pool.job import JobRow
 from awa_pool.outcomes import error_line
@@ -21,6 +21,7 @@ from awa_pool.states import State
 from awa_pool.store import inspecting
 from awa_pool.store import statements as do
 from awa_pool.store.callbacks import Waiting, callback_of
+from awa_pool.store.calls import Call
 from awa_pool.store.connection import connect
 from awa_pool.store.store import Store
 from awa_pool.store.unique import KeyState, key_state
@@ -29,14 +30,29 @@ from awa_pool.units import write_duration
 
 from . import render, rings
 from .database import with_database
+from .entry import FAILED, OK, refuse
 from .options import App, DataDir, Dsn, Embedded, Json, Schema
 
 MOST_ID = 2**63 - 1
+_MOST_DIGITS = 100  # Python reads no endless numbers
 NOTE_CHARS = 120  # of an error or of progress, in a table
 ESTIMATED_FROM = 10_000  # below that every count is exact, see sql/functions/queue_stats.sql
 STATE_STYLES = {"failed": "red", "cancelled": "yellow", "retryable": "yellow", "running": "green"}
 
-JobId = Annotated[int, typer.Argument(metavar="ID", help="The job's number", show_default=False)]
+
+def job_number(text: str) -> int:
+    """Read a job's number. Errors: ConfigError."""
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        raise ConfigError(f"ID: {text[:80]!r} is no job's number; write one such as 17")
+    return int(text)
+
+
+JobId = Annotated[
+    int, typer.Argument(metavar="ID", help="The job's number", show_default=False, parser=job_number)
+]
+JobIds = Annotated[
+    list[int], typer.Argument(metavar="ID", help="Jobs by number", show_default=False, parser=job_number)
+]
 
 
 @contextlib.contextmanager
@@ -97,14 +113,14 @@ def print_job(row: JobRow, key: KeyState | None, waits: Waiting | None = None, *
     if as_json:
         told = None if key is None else key._asdict() | {"states": states_of(key.states)}
         callback = None if waits is None else waits._asdict()
-        more = {"unique": told, "staged_by": _parent(row), "waits_for": callback}
+        more = {"unique": told, "follow_up_of": _parent(row), "waits_for": callback}
         render.print_json(row._asdict() | more)
         return
     out = render.console()
     for name, value in _fields(row._asdict()):
         out.print(Text.assemble((f"{name:<14}", "bold"), render.plain(value)))
     if (parent := _parent(row)) is not None:
-        out.print(Text.assemble((f"{'staged by':<14}", "bold"), f"job {parent}"))
+        out.print(Text.assemble((f"{'follow-up of':<14}", "bold"), f"job {parent}"))
     if waits is not None:
         out.print(Text.assemble((f"{'waiting':<14}", "bold"), _waiting_line(waits)))
     if key is not None:
@@ -161,21 +177,32 @@ def list_jobs(
 
 
 def cancel(
-    job_id: JobId, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None,
+    ids: JobIds, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None,
     data_dir: DataDir = None, app: App = None,
-) -> None:  # fmt: skip
-    """Cancel a job; a running one is told, and its result no longer counts."""
+) -> int:  # fmt: skip
+    """Cancel jobs; a running one is told, and its result no longer counts."""
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
-        print(f"job {job_id} is {store.run(do.cancel(checked_id(job_id)))}")
+        return _each(store, do.cancel, ids)
 
 
 def retry(
-    job_id: JobId, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None,
+    ids: JobIds, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None,
     data_dir: DataDir = None, app: App = None,
-) -> None:  # fmt: skip
-    """Make a failed, cancelled or waiting job available now."""
+) -> int:  # fmt: skip
+    """Make failed, cancelled or waiting jobs available now."""
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
-        print(f"job {job_id} is {store.run(do.retry(checked_id(job_id)))}")
+        return _each(store, do.retry, ids)
+
+
+def _each(store: Store, act: Callable[[int], Call[Any]], ids: list[int]) -> int:
+    """Act on one job after the other, with a line for each; returns the exit status."""
+    status = OK
+    for job_id in ids:
+        try:
+            print(f"job {job_id} is {store.run(act(checked_id(job_id)))}")
+        except (JobNotFound, TransitionRefused, UniqueConflict) as refusal:
+            status = refuse(str(refusal), FAILED)
+    return status
 
 
 def settings(

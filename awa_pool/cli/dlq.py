@@ -28,7 +28,7 @@ from awa_pool.store.unique import key_state
 from awa_pool.units import parse_duration
 
 from . import render
-from .admin import JobId, checked_id, print_job, store_of
+from .admin import JobId, checked_id, job_number, print_job, store_of
 from .app_facts import declared_queues
 from .database import at_a_terminal
 from .entry import FAILED, OK
@@ -40,7 +40,8 @@ SHOWN_REFUSALS = 20
 PROGRESS_JOBS = 10_000
 
 Ids = Annotated[
-    list[int] | None, typer.Argument(metavar="[ID]...", help="Jobs by number", show_default=False)
+    list[int] | None,
+    typer.Argument(metavar="[ID]...", help="Jobs by number", show_default=False, parser=job_number),
 ]
 Kind = Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Only of this kind")]
 Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Only of this queue")]

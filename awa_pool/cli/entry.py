@@ -43,7 +43,7 @@ class Stopped(BaseException):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line (the process's own by default) and return its exit status."""
     if sys.platform == "win32":
-        return _refuse("awa-pool needs Linux or macOS: its processes talk over Unix sockets", REFUSED)
+        return refuse("awa-pool needs Linux or macOS: its processes talk over Unix sockets", REFUSED)
     words = list(sys.argv[1:] if arguments is None else arguments)
     _fill_descriptors()
     try:
@@ -56,9 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A pool that had not yet begun has nothing to store or to give back: stopped in good order.
         return OK if _is_pool(words) else 128 + stopped.number
     except ConfigError as error:
-        return _refuse(str(error), REFUSED)
+        return refuse(str(error), REFUSED)
     except AwaError as error:
-        return _refuse(str(error), _status_of(error))
+        return refuse(str(error), _status_of(error))
     except KeyboardInterrupt:
         return OK if _is_pool(words) else INTERRUPTED
     except BrokenPipeError:
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )  # the command line library's own refusals, whoever ships it
         if usage is None:
             raise
-        return _refuse(usage(), REFUSED)
+        return refuse(usage(), REFUSED)
 
 
 def _fill_descriptors() -> None:
@@ -133,6 +133,7 @@ def _status_of(error: AwaError) -> int:
     return REFUSED if isinstance(error, SchemaMismatch | ValidationError) else FAILED
 
 
-def _refuse(message: str, status: int) -> int:
+def refuse(message: str, status: int) -> int:
+    """Say in one line on standard error what is refused; returns the status."""
     print(f"awa-pool: {visible(' '.join(message.split()))}", file=sys.stderr)
     return status

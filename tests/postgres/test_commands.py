@@ -11,7 +11,7 @@ import pytest
 from callbacks_rig import parked
 from general_rig import Queue
 
-from awa_pool import Client, Job
+from awa_pool import Client, EnqueueRequest, Job
 from awa_pool.cli.entry import main
 from awa_pool.testing import assert_enqueued, work_one
 
@@ -61,17 +61,22 @@ def test_a_job_shows_who_holds_its_unique_key(run: Any, client: Client) -> None:
     assert "unique" not in run("job", str(plain))
 
 
-def test_a_follow_up_shows_what_it_was_staged_by(run: Any, client: Client) -> None:
+def test_a_follow_up_shows_what_it_came_of_whether_it_was_staged_or_registered(
+    run: Any, client: Client
+) -> None:
+    client.on_completed_enqueue("first", lambda args, job: EnqueueRequest({"n": 2}).kind("registered"))
+
     def stage(job: Job[dict[str, Any]]) -> None:
         job.enqueue_on_completion({"n": 1}, kind="next")
 
     parent = client.insert({}, kind="first")
     work_one(client, "first", stage)
-    (child,) = assert_enqueued(client, "next")
-    assert f"staged by     job {parent}" in run("job", str(child.id))
-    assert json.loads(run("job", str(child.id), "--json"))["staged_by"] == parent
-    assert json.loads(run("job", str(parent), "--json"))["staged_by"] is None
-    assert "staged by" not in run("job", str(parent))
+    for kind in ("next", "registered"):
+        (child,) = assert_enqueued(client, kind)
+        assert f"follow-up of  job {parent}" in run("job", str(child.id))
+        assert json.loads(run("job", str(child.id), "--json"))["follow_up_of"] == parent
+    assert json.loads(run("job", str(parent), "--json"))["follow_up_of"] is None
+    assert "follow-up" not in run("job", str(parent))
 
 
 def test_a_job_shows_which_callback_it_waits_for(run: Any, client: Client, dsn: str) -> None:
@@ -118,6 +123,30 @@ def test_a_job_is_cancelled_and_brought_back(run: Any, client: Client) -> None:
     assert run("cancel", str(job_id)) == f"job {job_id} is cancelled\n"
     assert str(job_id) in run("cancel", str(job_id), status=1)
     assert run("retry", str(job_id)) == f"job {job_id} is available\n"
+
+
+def test_several_jobs_are_cancelled_and_brought_back_each_with_its_line(
+    run: Any, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids = client.insert_many([({"n": n}, {"kind": "count"}) for n in range(3)])
+    words = [str(job_id) for job_id in ids]
+    assert run("cancel", *words[:2]) == f"job {ids[0]} is cancelled\njob {ids[1]} is cancelled\n"
+    assert main(["cancel", *words, "999999"]) == 1
+    told = capsys.readouterr()
+    assert told.out == f"job {ids[2]} is cancelled\n"
+    refused = told.err.splitlines()
+    assert [line.startswith("awa-pool: ") for line in refused] == [True] * 3
+    assert words[0] in refused[0] and words[1] in refused[1] and "no job has the id 999999" in refused[2]
+    assert run("retry", *words).splitlines() == [f"job {job_id} is available" for job_id in ids]
+
+
+@pytest.mark.parametrize(
+    "words", [("cancel",), ("retry", "1"), ("job",), ("dlq", "show"), ("dlq", "purge", "1"), ("dlq", "move")]
+)
+@pytest.mark.parametrize("wrong", ["abc", "1.5", "¹", "1_0", "9" * 5000])
+def test_what_is_no_number_is_told_in_a_plain_sentence(run: Any, words: tuple[str, ...], wrong: str) -> None:
+    told = run(*words, wrong, status=2)
+    assert told == f"awa-pool: ID: {wrong[:80]!r} is no job's number; write one such as 17\n"
 
 
 def test_a_queue_is_paused_and_resumed(run: Any, client: Client) -> None:
