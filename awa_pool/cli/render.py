@@ -80,8 +80,12 @@ def table(
 
 
 def print_json(value: Any) -> None:
-    """Print one object as one line of JSON."""
-    print(json.dumps(as_plain(value), ensure_ascii=False, default=str))
+    """Print one object as one line of JSON; times as in the records of errors, `2026-01-31T12:30:05+00:00`."""
+    print(json.dumps(as_plain(value), ensure_ascii=False, default=_as_text))
+
+
+def _as_text(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def as_plain(value: Any) -> Any:

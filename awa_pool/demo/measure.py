@@ -165,11 +165,13 @@ def python_files(folder: Path) -> list[Path]:
 
 def main(folder: str, results: str) -> None:
     """Put one job per Python file below `folder` into the queue, all in one transaction."""
+    files = python_files(Path(folder).resolve())
+    if not files:
+        sys.exit(f"below {folder} there is no Python file, but for what was installed into it")
     target = Path(results).resolve()
     target.mkdir(parents=True, exist_ok=True)
-    jobs = [MeasureFile(str(path), str(target)) for path in python_files(Path(folder).resolve())]
-    client.insert_many(jobs)
-    print(f"{len(jobs)} files are waiting to be measured; results go to {target}")
+    client.insert_many(MeasureFile(str(path), str(target)) for path in files)
+    print(f"{len(files)} files are waiting to be measured; results go to {target}")
 
 
 if __name__ == "__main__":

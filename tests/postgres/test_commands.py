@@ -46,6 +46,22 @@ def test_a_job_is_shown_with_all_it_carries(run: Any, client: Client) -> None:
     assert (shown["id"], shown["kind"], shown["args"]) == (job_id, "resize", {"size": 7})
 
 
+def test_times_of_json_have_the_form_of_those_of_errors(run: Any, client: Client) -> None:
+    job_id = client.insert({}, kind="resize", queue="pictures", max_attempts=1)
+
+    def fail(job: Job[dict[str, Any]]) -> None:
+        raise ValueError("no")
+
+    work_one(client, "resize", fail)
+    client.pause_queue("pictures")
+    for words in (("job", str(job_id)), ("jobs",), ("dlq", "list"), ("queue", "list")):
+        (line,) = run(*words, "--json").splitlines()
+        row = json.loads(line)
+        times = [row[name] for name in row if name.endswith("_at") and row[name] is not None]
+        times += [error["at"] for error in row.get("errors", ())]
+        assert times and all(re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+\+00:00", at) for at in times), times
+
+
 def test_a_job_shows_who_holds_its_unique_key(run: Any, client: Client) -> None:
     first = client.insert({}, kind="k", unique_opts={"states": 0b11})
     told = run("job", str(first))

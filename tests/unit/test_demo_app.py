@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from awa_pool.demo.measure import (
     StageImports,
     client,
     look_up_module,
+    main,
     measure,
     measure_file,
     python_files,
@@ -124,6 +126,23 @@ def test_a_percentile_is_one_of_the_values() -> None:
     assert percentile([1.0], 0.95) == 1.0
 
 
+def test_the_folder_that_the_guide_measures_has_files_everywhere() -> None:
+    guide = (ROOT / "docs" / "getting-started.md").read_text()
+    (code,) = re.findall(r"""python measure\.py "\$\(python -c '(.*?)'\)" results""", guide)
+    named = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    assert len(python_files(Path(named))) > 500
+
+
+def test_a_folder_without_files_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "dist-packages").mkdir()
+    (tmp_path / "dist-packages" / "installed.py").touch()
+    with pytest.raises(SystemExit, match="there is no Python file"):
+        main(str(tmp_path), str(tmp_path / "results"))
+    assert not (tmp_path / "results").exists()
+
+
 def test_installed_packages_are_not_the_standard_library(tmp_path: Path) -> None:
     for name in ("a.py", "site-packages/b.py", "sub/c.py", "sub/__pycache__/d.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -133,6 +152,7 @@ def test_installed_packages_are_not_the_standard_library(tmp_path: Path) -> None
 
 def test_the_example_is_the_demos_app_and_needs_only_public_names() -> None:
     example = ROOT / "examples" / "measure.py"
+    assert not example.is_symlink()  # a copy of the folder works by itself
     assert example.read_bytes() == (ROOT / "awa_pool" / "demo" / "measure.py").read_bytes()
     done = subprocess.run(
         [sys.executable, str(example)],
