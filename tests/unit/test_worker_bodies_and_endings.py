@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 
 import orjson
@@ -157,6 +158,19 @@ def test_an_app_that_is_none_is_named_with_what_is_wrong(settings: dict[str, str
         return
     with pytest.raises(ConfigError, match=text):
         load_app(settings)
+
+
+def test_an_app_that_uses_us_wrongly_is_told_its_own_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bare_task_app.py").write_text(
+        "from awa_pool import Client\nclient = Client()\n@client.task\ndef f(job): ...\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(
+        ConfigError, match=r"lacks its parentheses.*bare_task_app\.py, line 3: @client\.task\)"
+    ):
+        load_app({"app": "bare_task_app:client"})
 
 
 def test_an_app_that_cannot_travel_is_refused_with_the_cure() -> None:
