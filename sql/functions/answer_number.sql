@@ -6,7 +6,7 @@ as $$
     select case
         when p_metadata is null or strpos(p_metadata::text, '"awa:callback"') = 0 then 0
         when json_typeof(p_metadata) <> 'object' then 0
-        when (p_metadata -> 'awa:callback' ->> 'number') ~ '^\d{1,9}$' then (p_metadata -> 'awa:callback' ->> 'number')::int
+        when (p_metadata -> 'awa:callback' ->> 'number') ~ e'^\\d{1,9}$' then (p_metadata -> 'awa:callback' ->> 'number')::int
         else 0
     end
 $$;

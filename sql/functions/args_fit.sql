@@ -6,7 +6,7 @@ as $$
     select coalesce(
         json_typeof(p_args) = 'object'
         and octet_length(p_args::text) <= 8388608
-        and (strpos(p_args::text, '\u') = 0 or {schema}.json_is_exact(p_args))
-        and (p_args::text !~ '\d{19}' or {schema}.numbers_fit(p_args)),
+        and (strpos(p_args::text, e'\\u') = 0 or {schema}.json_is_exact(p_args))
+        and (p_args::text !~ e'\\d{19}' or {schema}.numbers_fit(p_args)),
         false)
 $$;

@@ -7,9 +7,9 @@ as $$
 begin
     if octet_length(p_payload::text) > 1048576 then
         perform refuse_request('', 'payload: at most 1048576 bytes of JSON');
-    elsif strpos(p_payload::text, '\u') > 0 and not json_is_exact(p_payload) then
+    elsif strpos(p_payload::text, e'\\u') > 0 and not json_is_exact(p_payload) then
         perform refuse_request('', 'payload: a NUL character or a lone surrogate cannot be stored');
-    elsif p_payload::text ~ '\d{19}' and not numbers_fit(p_payload) then
+    elsif p_payload::text ~ e'\\d{19}' and not numbers_fit(p_payload) then
         perform refuse_request('', 'payload: an integer does not fit 64 bits, signed');
     end if;
     return coalesce(p_payload, 'null'::json);

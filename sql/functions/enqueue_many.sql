@@ -20,7 +20,7 @@ declare
     v_ids bigint[];
     v_slot int;
     -- No args can be too large, or hold a number that no reader can.
-    v_sound boolean := octet_length(p_jobs::text) <= 8388608 and (p_exact or p_jobs::text !~ '\d{19}');
+    v_sound boolean := octet_length(p_jobs::text) <= 8388608 and (p_exact or p_jobs::text !~ e'\\d{19}');
 begin
     if p_jobs is null or json_typeof(p_jobs) <> 'array' then
         perform refuse_request('', 'jobs: must be an array of objects');
@@ -29,7 +29,7 @@ begin
         perform refuse_unknown_names(p_jobs);
     end if;
     -- An escaped name could hide what is looked for: such documents take the road that looks at every item.
-    if strpos(p_jobs::text, '"unique_') > 0 or strpos(p_jobs::text, '\u') > 0 then
+    if strpos(p_jobs::text, '"unique_') > 0 or strpos(p_jobs::text, e'\\u') > 0 then
         v_ids := (enqueue_many_unique(p_jobs, p_on_conflict)).job_ids;
     elsif strpos(p_jobs::text, '"run_at"') > 0 then
         v_ids := enqueue_many_timed(p_jobs);

@@ -15,8 +15,8 @@ begin
         -- Marks what cannot be held with a character that no text holds, to see whose value it is in.
         select format('%s: holds a NUL or half a surrogate pair', f.key) into v_flaw
         from json_each(regexp_replace(
-            p_item::text, '\\u(0000|[dD][89a-fA-F][0-9a-fA-F]{2})', '\\ufdd0', 'g')::json) as f
-        where strpos(f.value::text, '\ufdd0') > 0
+            p_item::text, e'\\\\u(0000|[dD][89a-fA-F][0-9a-fA-F]{2})', e'\\\\ufdd0', 'g')::json) as f
+        where strpos(f.value::text, e'\\ufdd0') > 0
         limit 1;
         return coalesce(v_flaw, 'item: has a name that holds a NUL or half a surrogate pair');
     end if;
@@ -30,7 +30,7 @@ begin
             ('metadata', 'object', 'an object'), ('tags', 'array', 'a list of text')
     ) as f(name, type, wanted)
     where json_typeof(p_item -> f.name) not in (f.type, 'null')
-        or (f.type = 'number' and (p_item ->> f.name) !~ '^\d{1,9}$')
+        or (f.type = 'number' and (p_item ->> f.name) !~ e'^\\d{1,9}$')
     limit 1;
     if found then
         return v_flaw;
@@ -53,7 +53,7 @@ begin
     -- By its spelling first: a number that no column holds would end this with another error.
     if json_typeof(p_item -> 'deadline_s') <> 'null' and not (
         json_typeof(p_item -> 'deadline_s') = 'number'
-        and (p_item ->> 'deadline_s') ~ '^\d{1,9}(\.\d+)?([eE][-+]?\d{1,2})?$'
+        and (p_item ->> 'deadline_s') ~ e'^\\d{1,9}(\\.\\d+)?([eE][-+]?\\d{1,2})?$'
         and deadline_fits((p_item ->> 'deadline_s')::float8)) then
         return 'deadline_s: must be 0.01 to 31536000 seconds';
     end if;

@@ -13,10 +13,10 @@ begin
     if octet_length(p_metadata::text) > 65536 then
         return format('has %s bytes; at most 65536 are allowed', octet_length(p_metadata::text));
     end if;
-    if strpos(p_metadata::text, '\u') > 0 and not json_is_exact(p_metadata) then
+    if strpos(p_metadata::text, e'\\u') > 0 and not json_is_exact(p_metadata) then
         return 'holds a NUL or half a surrogate pair';
     end if;
-    if p_metadata::text ~ '\d{19}' and not numbers_fit(p_metadata) then
+    if p_metadata::text ~ e'\\d{19}' and not numbers_fit(p_metadata) then
         return 'holds an integer that does not fit 64 bits, signed';
     end if;
     select k into v_key from json_object_keys(p_metadata) as k where starts_with(k, 'awa:') limit 1;

@@ -6,7 +6,7 @@ set search_path = pg_catalog, pg_temp
 as $$
     select not exists (
         select from regexp_matches(
-            regexp_replace(p_document::text, '"(?:[^"\\]|\\.)*"', '""', 'g'), '-?\d[\d.eE+-]*', 'g') as n(number)
-        where case when n.number[1] ~ '^-?\d{19,}$'
+            regexp_replace(p_document::text, e'"(?:[^"\\\\]|\\\\.)*"', '""', 'g'), e'-?\\d[\\d.eE+-]*', 'g') as n(number)
+        where case when n.number[1] ~ e'^-?\\d{19,}$'
             then n.number[1]::numeric not between -9223372036854775808 and 9223372036854775807 end)
 $$;

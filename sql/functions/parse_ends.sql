@@ -18,8 +18,8 @@ begin
     if p_items is null or json_typeof(p_items) <> 'array' then
         raise exception 'finish takes an array of items' using errcode = 'AW006';
     end if;
-    if strpos(p_items::text, '\u0000') > 0 then
-        v_items := regexp_replace(p_items::text, '(?<!\\)((?:\\\\)*)\\u0000', '\1\\ufffd', 'g')::json;
+    if strpos(p_items::text, e'\\u0000') > 0 then
+        v_items := regexp_replace(p_items::text, e'(?<!\\\\)((?:\\\\\\\\)*)\\\\u0000', e'\\1\\\\ufffd', 'g')::json;
     end if;
     begin
         return query select * from read_ends(v_items);

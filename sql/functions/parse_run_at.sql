@@ -8,7 +8,7 @@ as $$
 declare
     v_at timestamptz;
 begin
-    if p_text !~ '^\d{4,}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?\s*([zZ]|[+-]\d\d(:?\d\d)?)$' then
+    if p_text !~ e'^\\d{4,}-\\d\\d-\\d\\d[T ]\\d\\d:\\d\\d(:\\d\\d([.,]\\d+)?)?\\s*([zZ]|[+-]\\d\\d(:?\\d\\d)?)$' then
         return null;
     end if;
     v_at := p_text::timestamptz;

@@ -16,9 +16,9 @@ as $$
         when p_args is null or json_typeof(p_args) <> 'object' then 'args: must be an object'
         when octet_length(p_args::text) > 8388608
             then format('args: has %s bytes; at most 8388608 are allowed', octet_length(p_args::text))
-        when strpos(p_args::text, '\u') > 0 and not json_is_exact(p_args)
+        when strpos(p_args::text, e'\\u') > 0 and not json_is_exact(p_args)
             then 'args: holds a NUL or half a surrogate pair'
-        when p_args::text ~ '\d{19}' and not numbers_fit(p_args)
+        when p_args::text ~ e'\\d{19}' and not numbers_fit(p_args)
             then 'args: holds an integer that does not fit 64 bits, signed'
         when p_metadata is not null and metadata_flaw(p_metadata) is not null
             then 'metadata: ' || metadata_flaw(p_metadata)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -208,3 +209,16 @@ def test_functions_do_not_depend_on_the_callers_search_path(dsn: str) -> None:
         assert ids(claim(conn)) == [job]
         with pytest.raises(psycopg.Error, match="AW004|no job"):
             call(conn, "cancel(0)")
+
+
+def test_no_text_means_something_else_where_backslashes_escape() -> None:
+    literal = re.compile(r"(?<!e)'(?:[^'\n]|'')*\\(?:[^'\n]|'')*'")
+    names = [
+        name
+        for folder in ("functions", "functions/slot", "functions/view")
+        for name in sqlfiles.names(folder)
+    ]
+    names += [*sqlfiles.names("migrations"), *sqlfiles.names("queries"), *sqlfiles.names("migrate")]
+    texts = {name: re.sub(r"(?m)^\s*--.*$", "", sqlfiles.read(name)) for name in names}
+    assert [name for name, text in texts.items() if literal.search(text)] == []
+    assert literal.search(r"x ~ '\d'")
