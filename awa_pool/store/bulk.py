@@ -42,7 +42,7 @@ def enqueue_documents(store: Store, documents: Iterable[Document], on_conflict: 
                 cursor = psycopg.Cursor(conn, row_factory=tuple_row)
                 sent.append((document, cursor))
                 text_of = query_text(call.query, store.schema)
-                cursor.execute(text_of, call.params, prepare=False, binary=call.binary)
+                cursor.execute(text_of, call.params, prepare=False, binary=True)
         return _gathered([(document, cursor.fetchall()) for document, cursor in sent])
     except psycopg.Error as problem:
         raise _located(translate(problem, store.schema, store.secrets), sent) from None
@@ -61,7 +61,7 @@ async def enqueue_documents_async(
                 cursor = psycopg.AsyncCursor(conn, row_factory=tuple_row)
                 sent.append((document, cursor))
                 text_of = query_text(call.query, store.schema)
-                await cursor.execute(text_of, call.params, prepare=False, binary=call.binary)
+                await cursor.execute(text_of, call.params, prepare=False, binary=True)
         return _gathered([(document, await cursor.fetchall()) for document, cursor in sent])
     except psycopg.Error as problem:
         raise _located(translate(problem, store.schema, store.secrets), sent) from None
@@ -154,7 +154,7 @@ def _call(document: Document, on_conflict: str) -> Call[PutMany]:
     if document.keyed:
         return unique.enqueue_many(document.text, on_conflict)
     plain = do.enqueue_many(document.text)
-    return Call(plain.query, plain.params, lambda rows: PutMany(rows[0][0], 0), binary=plain.binary)
+    return Call(plain.query, plain.params, lambda rows: PutMany(rows[0][0], 0))
 
 
 def _gathered(answers: list[tuple[Document, list[tuple[Any, ...]]]]) -> PutMany:

@@ -12,12 +12,15 @@ Rows = list[tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[R]):
-    """One statement with its parameters; `read` makes the typed answer from the rows."""
+    """One statement with its parameters; `read` makes the typed answer from the rows.
+
+    Rows come in PostgreSQL's binary form, which no setting of a session changes (DateStyle, bytea_output, extra_float_digits), and
+    which is cheaper for long arrays.
+    """
 
     query: str
     params: dict[str, Any]
     read: Callable[[Rows], R]
-    binary: bool = False  # rows in PostgreSQL's binary form: cheaper for long arrays
     prepared: bool = False  # parsed and planned once a session of ours; only where the columns never change
 
 

@@ -108,7 +108,7 @@ def enqueue(
 
 def enqueue_many(jobs: str) -> Call[list[int]]:
     """Put many jobs in, given as a JSON array -> their ids in order."""
-    return Call("enqueue_many", {"jobs": jobs}, one, binary=True)
+    return Call("enqueue_many", {"jobs": jobs}, one)
 
 
 def copy_target() -> Call[str]:
@@ -156,7 +156,7 @@ def claim(
         "queues": queues, "limits": limits, "total": total, "max_bytes": max_bytes, "chunk": chunk,
         "runtime_id": runtime_id, "request_id": request_id, "waiting": waiting,
     }  # fmt: skip
-    return Call("claim", params, _claimed, binary=True)
+    return Call("claim", params, _claimed)
 
 
 def complete(

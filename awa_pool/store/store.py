@@ -80,7 +80,7 @@ class Store:
                     query_text(call.query, self.schema),
                     call.params or None,
                     prepare=None if call.prepared and self._ours else False,
-                    binary=call.binary,
+                    binary=True,
                 )
                 rows = cursor.fetchall() if gives_rows(self.conn, cursor) else []
         except psycopg.Error as problem:

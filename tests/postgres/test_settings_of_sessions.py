@@ -57,3 +57,18 @@ def test_backslashes_may_escape_in_plain_literals(dsn, client):
     for sick in ('{"n": 12345678901234567890}', '{"a": "\\u0000"}', '{"a": "\\ud800"}'):
         with pytest.raises(ValidationError), client._store(None) as store:
             store.run(do.enqueue("k", sick, "q", 2, 25, None, None, None, None))
+
+
+@pytest.mark.parametrize("style", ["German, DMY", "SQL, DMY", "Postgres, MDY"])
+def test_instants_are_read_whatever_the_style_of_dates(dsn, client, style):
+    set_for_all(dsn, f"datestyle = '{style}'")
+    put_and_read(client)
+    moved = client.insert(SendEmail("dead"))
+    client.move_to_dead(moved, why="a test")
+    (dead,) = client.list_dead()
+    assert dead.died_at.tzinfo is UTC
+    assert client.retry_dead(queue="mail").done == 1
+    with psycopg.connect(dsn) as conn:
+        row = client.get_job(moved, conn=conn)
+        assert row is not None
+        assert row.created_at.tzinfo is UTC

@@ -8,6 +8,7 @@ import psycopg
 
 from awa_pool import sqlfiles
 
+VOID = 2278
 SELECTS = [
     name.rpartition("/")[2]
     for name in sqlfiles.names("queries")
@@ -31,3 +32,19 @@ def test_every_public_function_of_the_contract_has_a_query() -> None:
         "exhaust_slots", "sweep", "prune", "trim_cursors", "move_open_attempts", "check_cluster",
     }  # fmt: skip
     assert wanted <= {name.rpartition("/")[2] for name in sqlfiles.names("queries")}
+
+
+def test_the_driver_reads_each_column_in_its_binary_form(dsn: str) -> None:
+    with psycopg.connect(dsn) as conn:
+        unread = psycopg.adapters.get_loader(0, psycopg.pq.Format.BINARY)
+        for name in SELECTS:
+            text = re.sub(r"%\(\w+\)s", "null", sqlfiles.query(name, "awa_pool"))
+            conn.pgconn.prepare(b"", text.encode())
+            described = conn.pgconn.describe_prepared(b"")
+            oids = {described.ftype(column) for column in range(described.nfields)}
+            strange = [
+                oid
+                for oid in oids - {VOID}
+                if psycopg.adapters.get_loader(oid, psycopg.pq.Format.BINARY) in (None, unread)
+            ]
+            assert (name, strange) == (name, [])
