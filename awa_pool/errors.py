@@ -8,7 +8,7 @@ AwaError
 ├── StoreError
 │   ├── StoreUnavailable   the database is away or the connection was lost: trying again is right
 │   ├── StoreConflict      deadlock, serialization failure, lock timeout: trying again is right
-│   ├── SchemaMismatch     missing, foreign, older or newer schema: names the command to run
+│   ├── SchemaMismatch     missing, foreign, older or newer schema, or settings under which it does not work: names the command to run
 │   └── StoreRefused       the database refused this very statement or value: trying again is not right
 ├── UniqueConflict         another job holds the unique key: carries its id
 ├── JobNotFound            no job has that id
@@ -75,7 +75,8 @@ class StoreConflict(StoreError):
 
 
 class SchemaMismatch(StoreError):
-    """The schema is missing, foreign, older or newer: stop, and run the command named."""
+    """The schema is missing, foreign, older or newer, or sessions get settings under which it does not work: stop, and run the
+    command named."""
 
 
 class StoreRefused(StoreError):

@@ -22,6 +22,9 @@ PREPARE_AFTER = 5
 """Calls of one kind before the session keeps its plan: a single enqueue is 50 µs cheaper by it."""
 LOOKING = "cli"
 OTHER_CLUSTER = "AW003"
+ENCODING = "UTF8"
+"""Of all that we send and read, and of the database."""
+ISOLATION = "read committed"
 DEFAULTS: dict[str, Any] = {  # a peer that vanished is noticed within half a minute; the DSN's own values win
     "connect_timeout": CONNECT_TIMEOUT_S,
     "keepalives": 1,
@@ -40,7 +43,10 @@ class Target(NamedTuple):
 
 
 def target(dsn: str, role: str = "client") -> Target:
-    """Read a DSN and add our settings; ConfigError when it cannot be read (its text is not shown)."""
+    """Read a DSN and add our settings; ConfigError when it cannot be read (its text is not shown).
+
+    Text is UTF-8, whatever the DSN, PGCLIENTENCODING, the role or the database say: nobody else uses these connections.
+    """
     try:
         given = conninfo_to_dict(dsn)
     except psycopg.Error:
@@ -52,7 +58,8 @@ def target(dsn: str, role: str = "client") -> Target:
     secrets = tuple(str(given[key]) for key in ("password", "sslpassword") if given.get(key))
     # A server that has turned read-only (the old primary after a failover) is as good as away; looking at one is fine.
     writable = {} if role == LOOKING else {"target_session_attrs": "read-write"}
-    settings: dict[str, Any] = {**DEFAULTS, **writable, **given, "application_name": f"awa-pool {role}"}
+    ours = {"client_encoding": ENCODING, "application_name": f"awa-pool {role}"}
+    settings: dict[str, Any] = {**DEFAULTS, **writable, **given, **ours}
     return Target(make_conninfo("", **settings), secrets)
 
 
@@ -96,11 +103,37 @@ def connect(
 
 
 def accept(conn: psycopg.BaseConnection[Any], facts: SchemaFacts | None, schema: str) -> None:
-    """Raise SchemaMismatch as `refuse_mismatch`; then let the session keep plans, unless a pooler stands between, which may
-    give each call another session."""
+    """Raise SchemaMismatch as `refuse_mismatch` and `refuse_settings`; then let the session keep plans, unless a pooler stands
+    between, which may give each call another session."""
     refuse_mismatch(facts, schema)
-    if facts is not None and facts.backend_pid == conn.info.backend_pid:
+    if facts is None:
+        return
+    refuse_settings(facts)
+    if facts.backend_pid == conn.info.backend_pid:
         conn.prepare_threshold = PREPARE_AFTER
+
+
+def refuse_settings(facts: SchemaFacts) -> None:
+    """Raise SchemaMismatch where sessions get settings under which nothing would work: it names the one, and the remedy."""
+    refuse_encoding(facts.server_encoding, facts.database)
+    for name, value, wanted in (
+        ("client_encoding", facts.client_encoding, ENCODING),  # a pooler may have kept ours to itself
+        ("default_transaction_isolation", facts.isolation, ISOLATION),
+    ):
+        if value != wanted:
+            raise SchemaMismatch(
+                f"sessions of role {facts.role} in database {facts.database} have {name} = '{value}', awa-pool needs "
+                f"'{wanted}': run `alter role {facts.role} in database {facts.database} set {name} = '{wanted}'`"
+            )
+
+
+def refuse_encoding(encoding: str, database: str) -> None:
+    """Raise SchemaMismatch for a database that cannot hold text of every language."""
+    if encoding != ENCODING:
+        raise SchemaMismatch(
+            f"database {database} has the encoding {encoding}, awa-pool needs {ENCODING}: make another by "
+            f"`create database NAME encoding '{ENCODING}' template template0`, and give its address"
+        )
 
 
 def refuse_mismatch(facts: SchemaFacts | None, schema: str) -> None:

@@ -10,7 +10,7 @@ from awa_pool.sqlfiles import SCHEMA_VERSION
 
 from . import housekeeping
 from . import statements as do
-from .connection import connect, refuse_mismatch
+from .connection import connect, refuse_mismatch, refuse_settings
 from .housekeeping import RebasePlan
 from .migrate import migrate
 from .statements import SchemaFacts
@@ -50,6 +50,7 @@ def _facts(store: Store) -> SchemaFacts:
     facts = store.run(do.schema_facts())
     if facts is None:
         raise SchemaMismatch(f"schema {store.schema} is not awa-pool's: there is nothing to rebase")
+    refuse_settings(facts)
     return facts
 
 

@@ -73,6 +73,11 @@ class SchemaFacts(NamedTuple):
     cluster_identifier: int
     works_from: int  # oldest schema version whose release may work on this one
     backend_pid: int  # of the server process that answered
+    server_encoding: str
+    client_encoding: str  # in force, as is the next
+    isolation: str
+    role: str  # who asked, and where, both quoted
+    database: str
 
 
 def _claimed(rows: Rows) -> Claimed:

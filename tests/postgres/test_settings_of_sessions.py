@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+import uuid
 from datetime import UTC, datetime
 
 import psycopg
 import pytest
-from client_rig import SendEmail, declare
+from cli_rig import APP, run
+from client_rig import SendEmail, declare, wait_for
 from psycopg.conninfo import conninfo_to_dict
 
-from awa_pool import Client
-from awa_pool.errors import ValidationError
+from awa_pool import AsyncClient, Client
+from awa_pool.errors import SchemaMismatch, ValidationError
+from awa_pool.store import rebase
 from awa_pool.store import statements as do
+from awa_pool.store.connection import connect
+from awa_pool.store.listener import Listener, ListenerBack, ListenerLost
+from awa_pool.store.mailbox import Mailbox
 from awa_pool.store.migrate import migrate
 
 LATER = datetime(2040, 2, 3, 4, 5, 6, tzinfo=UTC)
@@ -72,3 +80,77 @@ def test_instants_are_read_whatever_the_style_of_dates(dsn, client, style):
         row = client.get_job(moved, conn=conn)
         assert row is not None
         assert row.created_at.tzinfo is UTC
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+@pytest.mark.parametrize("by", ["environment", "database", "dsn"])
+def test_our_connections_talk_utf8_whatever_others_ask_for(dsn, client, monkeypatch, encoding, by):
+    if by == "environment":
+        monkeypatch.setenv("PGCLIENTENCODING", encoding)
+    elif by == "database":
+        set_for_all(dsn, f"client_encoding = '{encoding}'")
+    else:
+        client.dsn += f" client_encoding={encoding}"
+    put_and_read(client)
+    store = connect(client.dsn, role="supervisor", answer_s=10)
+    runtime = uuid.uuid4()
+    store.register_runtime(runtime, "hôst", 1, "{}")
+    assert store.heartbeat(runtime, "{}") == "alive"
+    assert [row.host for row in store.runtimes()] == ["hôst"]
+    store.close()
+
+
+NEEDED = (
+    "have default_transaction_isolation = 'serializable', awa-pool needs 'read committed': "
+    "run `alter role awa in database {0} set default_transaction_isolation = 'read committed'`"
+)
+
+
+def test_another_isolation_is_refused_by_each_new_connection_naming_what_helps(dsn, client):
+    set_for_all(dsn, "default_transaction_isolation = 'serializable'")
+    needed = re.escape(NEEDED.format(conninfo_to_dict(dsn)["dbname"]))
+    for role in ("dispatcher", "cli"):
+        with pytest.raises(SchemaMismatch, match=needed):
+            connect(dsn, role=role)
+    with pytest.raises(SchemaMismatch, match=needed):
+        client.insert({}, kind="plain")
+    with pytest.raises(SchemaMismatch, match=needed):
+        rebase.plan(dsn)
+
+    async def asynchronously() -> None:
+        async with AsyncClient(dsn) as other:
+            await other.insert({}, kind="plain")
+
+    with pytest.raises(SchemaMismatch, match=needed) as refused:
+        asyncio.run(asynchronously())
+    migrate(dsn)  # which sets what it needs for itself
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute(str(refused.value).split("`")[1])
+    client.insert({}, kind="plain")
+
+
+def test_a_pool_and_its_commands_say_in_one_line_that_the_isolation_does_not_fit(dsn, tmp_path):
+    set_for_all(dsn, "default_transaction_isolation = 'serializable'")
+    (tmp_path / "app.py").write_text(APP)
+    needed = NEEDED.format(conninfo_to_dict(dsn)["dbname"])
+    receiver, pool = ["callbacks", "--port", "0", "--allow-unsigned"], ["app:client", "--workers", "1"]
+    for words in (["status"], ["jobs"], ["rebase"], receiver, pool):
+        ended = run(*words, "--dsn", dsn, cwd=tmp_path)
+        assert ended.returncode == 2, (words, ended.stderr)
+        assert [line for line in ended.stderr.splitlines() if needed in line][1:] == []
+        assert needed in ended.stderr
+        assert "Traceback" not in ended.stderr
+
+
+def test_a_listener_says_once_that_it_cannot_work_and_goes_on_once_it_can(dsn):
+    set_for_all(dsn, "default_transaction_isolation = 'serializable'")
+    box = Mailbox()
+    listener = Listener(dsn, box)
+    try:
+        (lost,) = wait_for(box, lambda event: isinstance(event, ListenerLost))
+        assert "default_transaction_isolation" in str(lost.error)
+        set_for_all(dsn, "default_transaction_isolation = 'read committed'")
+        assert wait_for(box, lambda event: isinstance(event, ListenerBack)) == [ListenerBack()]
+    finally:
+        listener.close()
+        box.close()
