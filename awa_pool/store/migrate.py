@@ -17,7 +17,7 @@ from awa_pool import sqlfiles
 from awa_pool.errors import SchemaMismatch, StoreError, StoreUnavailable
 from awa_pool.sqlfiles import SCHEMA_VERSION, SqlFile
 
-from .connection import target
+from .connection import refuse_encoding, target
 from .sqlstates import scrub
 
 
@@ -55,13 +55,15 @@ def migrate(
 
     `any_cluster` takes a restored or copied schema as it is, without making it this cluster's: for a rebase.
 
-    Errors: ConfigError for an impossible schema name; SchemaMismatch for a foreign or newer schema, or one made
-    in another cluster (unless `accept_system_id`, for after pg_upgrade); StoreUnavailable without a database.
+    Errors: ConfigError for an impossible schema name; SchemaMismatch for a foreign or newer schema, one made
+    in another cluster (unless `accept_system_id`, for after pg_upgrade), or a database of another encoding than UTF8;
+    StoreUnavailable without a database.
     """
     sqlfiles.quoted_schema(schema)
     where = target(dsn, "migrate")
     try:
         with psycopg.connect(where.conninfo, prepare_threshold=None) as conn:
+            conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # whatever is usual there
             return _migrate(conn, schema, accept_system_id, any_cluster)
     except psycopg.OperationalError as lost:
         text = scrub(str(lost).strip(), where.secrets)
@@ -111,6 +113,8 @@ def _migrate(
     conn: psycopg.Connection[tuple[object, ...]], schema: str, accept_system_id: bool, any_cluster: bool
 ) -> MigrationReport:
     with conn.transaction():
+        encoding, database = _run(conn, _text("encoding", schema)).fetchall()[0]
+        refuse_encoding(str(encoding), str(database))  # first: no other text of ours need arrive there
         _run(conn, _text("lock", schema))
         facts = _facts(conn, schema)
         _refuse_what_is_not_ours(facts, schema)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
 import pytest
+from cli_rig import run
 from ring_rig import call, claim, enqueue, ids, session, value
 from servers import Server
 
 from awa_pool import sqlfiles
 from awa_pool.errors import ConfigError, SchemaMismatch, StoreUnavailable
+from awa_pool.store.connection import connect
 from awa_pool.store.migrate import check_schema, migrate, migration_sql
 
 CATALOGUE = (
@@ -222,3 +225,41 @@ def test_no_text_means_something_else_where_backslashes_escape() -> None:
     texts = {name: re.sub(r"(?m)^\s*--.*$", "", sqlfiles.read(name)) for name in names}
     assert [name for name, text in texts.items() if literal.search(text)] == []
     assert literal.search(r"x ~ '\d'")
+
+
+@pytest.fixture(params=["SQL_ASCII", "LATIN1"])
+def narrow_dsn(pg_server: Server, request: pytest.FixtureRequest) -> Iterator[str]:
+    """DSN of a database that cannot hold every text."""
+    name = f"narrow_{request.param.lower()}"
+    pg_server.execute(f"create database {name} encoding '{request.param}' template template0")
+    yield pg_server.dsn(name)
+    pg_server.execute(f"drop database {name} with (force)")
+
+
+@pytest.mark.parametrize("schema", ["awa_pool", "häuser"])
+def test_a_database_of_another_encoding_is_refused_naming_what_to_make(
+    narrow_dsn: str, schema: str, tmp_path: Path
+) -> None:
+    says = "awa-pool needs UTF8: make another by `create database NAME encoding 'UTF8' template template0`"
+    ended = run("migrate", "--dsn", narrow_dsn, "--schema", schema, cwd=tmp_path)
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+    assert says in ended.stderr
+
+
+def test_each_new_connection_refuses_a_schema_that_was_copied_into_another_encoding(narrow_dsn: str) -> None:
+    with session(narrow_dsn) as conn:  # as much of it as is looked at
+        conn.execute("create schema awa_pool")
+        conn.execute(
+            f"create table awa_pool.meta as select {sqlfiles.SCHEMA_VERSION} as version, 'queue' as engine, "
+            "system_identifier from pg_control_system()"
+        )
+    with pytest.raises(SchemaMismatch, match="has the encoding .*, awa-pool needs UTF8"):
+        connect(narrow_dsn)
+
+
+def test_a_migration_waits_for_another_under_any_isolation(empty_dsn: str) -> None:
+    with psycopg.connect(empty_dsn, autocommit=True) as conn:
+        conn.execute(f"alter database {conn.info.dbname} set default_transaction_isolation = 'serializable'")
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(migrate, [empty_dsn, empty_dsn])
+    assert sorted([first.from_version, second.from_version]) == [0, sqlfiles.SCHEMA_VERSION]
