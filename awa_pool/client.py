@@ -16,6 +16,7 @@ from .declarations import Declarations
 from .errors import ValidationError
 from .inserting import CopyLoad, documents, held, note_skips, put_call
 from .job import JobRow
+from .lent import check_lent
 from .requests import InsertRequest, chunks_of
 from .resolving import AsyncResolving, Resolving
 from .states import State
@@ -37,7 +38,8 @@ _opening = threading.Lock()
 class Client(Resolving):
     """Puts jobs into the queue and looks after them, from synchronous code; may be shared between threads.
 
-    With `conn=` a method uses the caller's psycopg connection inside the caller's transaction, and never commits it.
+    With `conn=` a method uses the caller's psycopg connection inside the caller's transaction, and never commits it; one whose
+    transaction has failed, or whose client_encoding is not UTF8, is refused.
     Errors of all methods: ConfigError, ValidationError (before any SQL), StoreUnavailable, StoreConflict,
     SchemaMismatch (names the command to run), StoreRefused.
     """
@@ -355,6 +357,7 @@ def _checked_conn(conn: Any, *, asynchronous: bool) -> Any:
     wanted = psycopg.AsyncConnection if asynchronous else psycopg.Connection
     if not isinstance(conn, wanted):
         raise ValidationError(f"expected a psycopg.{wanted.__name__}, got {type(conn).__name__}", path="conn")
+    check_lent(conn)
     return conn
 
 

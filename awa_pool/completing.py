@@ -30,6 +30,7 @@ from .errors import (
     ValidationError,
 )
 from .faults import reach
+from .lent import check_lent
 
 _NOT_THERE = ("3F000", "42P01", "42883", "42703")  # no such schema, table, function, column
 _NOT_FIT = ("AW002", "25006")  # another isolation level; read-only
@@ -234,9 +235,9 @@ def _begins(conn: Any) -> bool:
     Errors: ValidationError for a connection that can do nothing.
     """
     status = conn.info.transaction_status.name
-    if status in ("INERROR", "UNKNOWN"):
-        why = "its transaction has failed: roll it back first" if status == "INERROR" else "it is closed"
-        raise ValidationError(why, path="conn")
+    if status == "UNKNOWN":
+        raise ValidationError("it is closed", path="conn")
+    check_lent(conn)
     return bool(status == "IDLE")
 
 

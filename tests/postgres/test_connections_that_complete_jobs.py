@@ -74,6 +74,9 @@ def test_connections_that_can_do_nothing_are_refused(app: App) -> None:
                 conn.execute("select 1 / 0")
             with pytest.raises(ValidationError, match="roll it back first"):
                 ships(job, conn)
+        unfit = pytest.raises(ValidationError, match="its client_encoding is SQL_ASCII")
+        with psycopg.connect(app.dsn, client_encoding="SQL_ASCII") as conn, unfit:
+            ships(job, conn)
         with pytest.raises(ValidationError, match="closed"):
             ships(job, conn)
         for setting, says in [
