@@ -13,6 +13,10 @@ from client_rig import SendEmail, declare
 
 from awa_pool import AsyncClient, Client
 from awa_pool.errors import ValidationError
+from awa_pool.inserting import CopyLoad
+from awa_pool.requests import chunks_of
+from awa_pool.store.bulk import copy_jobs
+from awa_pool.store.store import Store
 
 CALLBACK = str(uuid4())
 ARGUMENTS: dict[str, tuple[object, ...]] = {
@@ -84,3 +88,16 @@ def test_every_awaited_method_refuses_it_as_well(dsn, flaw, capfd, caplog):
 
     asyncio.run(main())
     assert (caplog.text, capfd.readouterr().err) == ("", "")
+
+
+def test_rows_that_are_copied_are_utf8_whatever_the_session_takes_texts_for(dsn):
+    with Client(dsn) as client, psycopg.connect(dsn, client_encoding="LATIN1") as conn:
+        declare(client)
+        items = [SendEmail("é"), (SendEmail("é"), {"queue": "é", "metadata": {"m": "é"}})]
+        load = CopyLoad(chunks_of(client.registry, items))
+        copy_jobs(Store(conn), load, load.documents, load.queues)
+        conn.commit()
+        rows = client.list_jobs()
+        assert [row.args["to"] for row in rows] == ["é", "é"]
+        assert {row.queue for row in rows} == {"mail", "é"}
+        assert [row.metadata["m"] for row in rows if row.metadata] == ["é"]
