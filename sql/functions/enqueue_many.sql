@@ -19,8 +19,9 @@ as $$
 declare
     v_ids bigint[];
     v_slot int;
-    -- No args can be too large, or hold a number that no reader can.
-    v_sound boolean := octet_length(p_jobs::text) <= 8388608 and (p_exact or p_jobs::text !~ e'\\d{19}');
+    -- No args can be too large, too deep, or hold a number that no reader can.
+    v_sound boolean := octet_length(p_jobs::text) <= 8388608
+        and (p_exact or (p_jobs::text !~ e'\\d{19}|[eE]\\+?\\d{3}' and levels_fit(p_jobs)));
 begin
     if p_jobs is null or json_typeof(p_jobs) <> 'array' then
         perform refuse_request('', 'jobs: must be an array of objects');
