@@ -2,7 +2,7 @@
 
 A handler returns None (completed) or one of `RetryAfter`, `Snooze`, `Cancel`, `WaitForCallback`; raising one of these means the same
 as returning it. Any other exception is a failed attempt; `TerminalError` fails the job at once. One of these classes itself, or an
-exception, that is returned is a slip of the pen: a failed attempt too.
+exception, that is returned is a slip of the pen: a failed attempt too. Of an exception group its leaves decide.
 """
 
 from __future__ import annotations
@@ -28,10 +28,14 @@ DEADLINE_EXCEEDED = "deadline_exceeded"
 """`reason` in the error of an attempt that ended because its deadline had passed."""
 
 _PLAIN_MODULES = ("builtins", "awa_pool.errors")  # whose classes go by their bare names
+INTERRUPTIONS = (ShuttingDown, LeaseLost)
+"""What ends an attempt that is not to count."""
 ERROR_TEXT_BYTES = 4096  # of one error record: message, type and traceback together
 _MESSAGE_BYTES = 2048
 _TYPE_CHARS = 200
 _FRAMES = 8
+_LEAVES = 8  # of a group are told
+_LEAF_CHARS = 200
 
 Backoff = float | Callable[[int], float] | None
 """Seconds before the next attempt: a constant, a function of the attempt just failed (1-based), or the default."""
@@ -134,28 +138,71 @@ def resolve_outcome(
         raised = _slip(result)
         answer = result if raised is None else raised
     # By the type alone: isinstance would ask the object's own __class__, which is user code.
-    if issubclass(type(answer), _Answer):
-        try:
-            return _resolve_answer(answer)  # type: ignore[arg-type]
-        except BaseException as problem:  # noqa: BLE001 (an answer of the user's own making that says nothing)
-            raised = problem
+    parts = leaves(answer)
+    delay_s: float | None = None
+    try:
+        answer = _ruling(parts)
+        if issubclass(type(answer), _Answer):
+            ending = _resolve_answer(answer)
+            if ending.outcome is not Outcome.RETRY or all(issubclass(type(each), _Answer) for each in parts):
+                return ending
+            delay_s = ending.delay_s
+    except BaseException as problem:  # noqa: BLE001 (an answer of the user's own making that says nothing)
+        raised = answer = problem
     if raised is None:
         return Ending(Outcome.COMPLETED, dropped=_type_name(result))
-    if issubclass(type(raised), JobCancelled):
+    if issubclass(type(answer), JobCancelled):
         return Ending(Outcome.CANCEL, error={"error": "the job was cancelled", "type": "JobCancelled"})
-    if issubclass(type(raised), ShuttingDown | LeaseLost):  # an interruption, no failure
+    if issubclass(type(answer), INTERRUPTIONS):  # no failure
         return Ending(Outcome.RETURN)
     error = describe_error(raised)
-    if issubclass(type(raised), DeadlineExceeded):
+    if any(issubclass(type(each), DeadlineExceeded) for each in parts):
         error["type"], late = "DeadlineExceeded", True
     if late:
         error["reason"] = DEADLINE_EXCEEDED
-    if issubclass(type(raised), TerminalError):
+    if issubclass(type(answer), TerminalError):
         return Ending(Outcome.FAIL, error=error)
+    if delay_s is not None:
+        return Ending(Outcome.RETRY, delay_s, error)
     delay_s, complaint = _backoff_s(backoff, attempt, rng)
     if complaint:
         error["backoff"] = complaint
     return Ending(Outcome.RETRY, delay_s, error)
+
+
+def _ruling(parts: list[Any]) -> Any:
+    """Return the one of what a handler raised together that decides how its attempt ends.
+
+    First what is for good, then what takes the attempt away: errors beside that most likely come of the breaking off, and those
+    that do not will be met again. An error that is left fails the attempt, after the longest delay that was asked for with it.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    for kinds in ((TerminalError,), (JobCancelled, Cancel), INTERRUPTIONS):
+        for each in parts:
+            if issubclass(type(each), kinds):
+                return each
+    errors = [each for each in parts if not issubclass(type(each), _Answer)]
+    for kind in (RetryAfter,) if errors else (RetryAfter, Snooze):
+        if asked := [each for each in parts if issubclass(type(each), kind)]:
+            return max(asked, key=lambda each: each.seconds)
+    return (errors or parts)[0]
+
+
+def leaves(raised: object) -> list[Any]:
+    """Return the exceptions in a group and in the groups in it, each once and in their order; of anything else itself."""
+    found: dict[int, object] = {}
+    left = [raised]
+    seen: set[int] = set()  # the same group may lie in many others
+    while left:
+        part = left.pop()
+        if not issubclass(type(part), BaseExceptionGroup):
+            found[id(part)] = part
+        elif id(part) not in seen:
+            seen.add(id(part))
+            # By the descriptor: a subclass may say anything of its own.
+            left += reversed(BaseExceptionGroup.exceptions.__get__(part))
+    return list(found.values())
 
 
 def _slip(result: object) -> TypeError | None:
@@ -231,10 +278,18 @@ def _describe(raised: BaseException) -> dict[str, str]:
     text = (message or kind) + _safe(lambda: _causes(raised, message))
     described = {"error": clean_text(text, _MESSAGE_BYTES), "type": kind}
     room = ERROR_TEXT_BYTES - 64 - sum(len(part.encode()) for part in described.values())
-    frames = _safe(lambda: "".join(traceback.format_tb(raised.__traceback__, limit=-_FRAMES)))
+    frames = _frames(raised)
+    if issubclass(type(raised), BaseExceptionGroup):
+        first = leaves(raised)[0]
+        if inside := _frames(first):
+            frames += f"{_type_name(first)}:\n{inside}"
     if frames:
         described["traceback"] = clean_text(frames, room, keep_end=True)
     return described
+
+
+def _frames(raised: BaseException) -> str:
+    return _safe(lambda: "".join(traceback.format_tb(raised.__traceback__, limit=-_FRAMES)))
 
 
 def _causes(raised: BaseException, message: str) -> str:
@@ -280,7 +335,13 @@ def clean_text(text: str, limit_bytes: int = _MESSAGE_BYTES, *, keep_end: bool =
 
 
 def _message(raised: BaseException) -> str:
-    return _safe(lambda: str(raised))[:_MESSAGE_BYTES]
+    text = _safe(lambda: str(raised))[:_MESSAGE_BYTES]
+    if issubclass(type(raised), BaseExceptionGroup):
+        found = leaves(raised)
+        told = [f"{_type_name(leaf)}: {_message(leaf)[:_LEAF_CHARS]}" for leaf in found[:_LEAVES]]
+        more = [f"and {len(found) - _LEAVES} more"] if len(found) > _LEAVES else []
+        text = f"{text}: {'; '.join(told + more)}"[:_MESSAGE_BYTES]
+    return text
 
 
 def _type_name(value: object) -> str:

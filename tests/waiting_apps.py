@@ -98,6 +98,10 @@ async def ask_async(job: Job[AskAsync]) -> None:
             left.append(asyncio.create_task(leave_waiting(job, token)))
             await asyncio.sleep(0.05)
             return
+        if job.args.then == "group":
+            async with asyncio.TaskGroup() as group:
+                group.create_task(job.wait_for_callback(await job.register_callback(60)))
+                group.create_task(asyncio.sleep(3600))
         for _ in range(job.args.times):
             note(path, await job.wait_for_callback(await job.register_callback(60)))
         if job.args.then == "twice at once":

@@ -179,6 +179,14 @@ def test_a_pool_that_stops_ends_waits_at_once_and_gives_their_jobs_back(
     assert (tmp_path / "2").read_text() == "ShuttingDown\n"
 
 
+def test_a_wait_in_a_task_group_is_given_back_by_a_stop_too(rig: Rig, tmp_path: Path) -> None:
+    worker = rig.start(concurrency=2, max_waiting=5)
+    receipt = hand(rig, worker, [ask(1, "ask_async", tmp_path / "1", then="group")])
+    wait_begins(rig, 1)
+    assert rig.stop(worker) == 0
+    assert [item[4] for item in rig.ended(receipt).values()] == ["return"]
+
+
 @KINDS
 def test_a_worker_that_makes_room_keeps_its_waits_until_the_pool_stops(
     rig: Rig, tmp_path: Path, kind: str
