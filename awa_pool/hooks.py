@@ -6,7 +6,9 @@ not be lost belongs into a follow-up.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import threading
 import traceback
 from dataclasses import dataclass
 from datetime import datetime
@@ -99,20 +101,35 @@ def job_event(event: Event, job: Job[Any], duration_s: float = 0.0) -> JobEvent 
 
 
 def call_hooks(triggers: Triggers, args_type: Any, event: JobEvent) -> None:
-    """Call the hooks of a job's kind in order of registration; what one raises is logged and troubles nobody else."""
-    for hook in triggers.hooks(event.job.kind, args_type):
+    """Call the hooks of a job's kind in order of registration; what one raises is logged and troubles nobody else.
+
+    Errors: KeyboardInterrupt on the main thread, which is how a user ends a program: the hooks that are left are not called.
+    """
+    hooks = triggers.hooks(event.job.kind, args_type)
+    for number, hook in enumerate(hooks, 1):
         try:
             hook(event)
-        except (Exception, SystemExit) as problem:  # noqa: BLE001 (user code)
+        except BaseException as problem:
             log_failure(hook, event, problem)
+            if issubclass(type(problem), KeyboardInterrupt) and _on_main_thread():
+                if left := len(hooks) - number:
+                    _log.error("interrupted: %s more hooks of job %s are not called", left, event.job.id)
+                raise
 
 
 def log_failure(hook: Callback, event: JobEvent, problem: BaseException) -> None:
     """Log what a hook raised: type and place, never its text, which may quote args."""
-    frames = traceback.extract_tb(problem.__traceback__)
-    place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    _log.error(
-        "hook %s failed on %s of job %s, kind %s: %s%s",
-        getattr(hook, "__qualname__", type(hook).__name__), type(event).__name__, event.job.id, event.job.kind,
-        type(problem).__name__, place,
-    )  # fmt: skip
+    with contextlib.suppress(
+        Exception
+    ):  # names and tracebacks may be user code, and so are the app's log handlers
+        frames = traceback.extract_tb(problem.__traceback__)
+        place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+        _log.error(
+            "hook %s failed on %s of job %s, kind %s: %s%s",
+            getattr(hook, "__qualname__", type(hook).__name__), type(event).__name__, event.job.id, event.job.kind,
+            type(problem).__name__, place,
+        )  # fmt: skip
+
+
+def _on_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

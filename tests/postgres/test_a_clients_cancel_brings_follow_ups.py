@@ -184,15 +184,16 @@ def test_by_its_key_and_a_follow_up_whose_key_is_held_is_skipped(client: Client)
     assert client.unique_skips == 1 and len(heard) == 1
 
 
+@pytest.mark.parametrize("kind", [ValueError, SystemExit, GeneratorExit, asyncio.CancelledError])
 def test_a_hook_that_fails_is_logged_without_args_and_the_others_are_called(
-    client: Client, caplog: pytest.LogCaptureFixture
+    client: Client, caplog: pytest.LogCaptureFixture, kind: type[BaseException]
 ) -> None:
     def broken(event: JobEvent) -> None:
-        raise ValueError(f"secret {event.args}")
+        raise kind(f"secret {event.args}")
 
     client.on_event_kind("order")(broken)
     heard = declare(client)
-    client.cancel(client.insert(Order(4)))
+    assert client.cancel(client.insert(Order(4))) == "cancelled"
     assert len(heard) == 1
     (record,) = [record for record in caplog.records if record.name == "awa_pool.hooks"]
     assert "broken failed on Cancelled" in record.getMessage() and "secret" not in caplog.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from dataclasses import dataclass
 from random import Random
@@ -11,7 +12,7 @@ import pytest
 
 from awa_pool import Client, RegistrationError, RetryAfter, Snooze
 from awa_pool.finalizer.peers import Peer
-from awa_pool.hooks import Completed, JobEvent, Retried, Started
+from awa_pool.hooks import Completed, JobEvent, Retried, Started, call_hooks
 from awa_pool.job import Job
 from awa_pool.messages import ResultsCommitted, RunJobs
 from awa_pool.worker.core import LaneCore
@@ -118,26 +119,84 @@ def test_an_untrue_result_is_named_until_the_worker_has_forgotten_it() -> None:
     assert peer.take(3, 3, 0.0) and peer.stale() == []
 
 
+WHATEVER = [asyncio.CancelledError, GeneratorExit, SystemExit, KeyboardInterrupt, ValueError]
+
+
 def test_the_teller_calls_hooks_in_order_on_a_thread_of_its_own_and_bears_what_they_do(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     heard: list[tuple[int, int]] = []
 
-    def exits(event: JobEvent) -> None:
-        raise SystemExit(3)
+    def raises(event: JobEvent) -> None:
+        raise WHATEVER[event.args.number]("what is secret")
 
-    def interrupts(event: JobEvent) -> None:
+    def hears(event: JobEvent) -> None:
         heard.append((event.args.number, threading.get_ident()))
-        if event.args.number == 1:
-            raise KeyboardInterrupt
 
-    world = World(exits, interrupts)
+    world = World(raises, hears)
     teller = Teller(world.client.registry, Tags())
-    teller.tell(Started(Job(Work(number), number, "work")) for number in range(3))
+    teller.tell(Started(Job(Work(number), number, "work")) for number in range(len(WHATEVER)))
     teller.close(DEADLINE_S)
-    assert [number for number, _ in heard] == [0, 1, 2]
+    assert [number for number, _ in heard] == list(range(len(WHATEVER)))
     assert {thread for _, thread in heard} != {threading.get_ident()}
-    assert caplog.text.count("exits failed on Started") == 3
+    for kind in WHATEVER:
+        assert f"kind work: {kind.__name__} at {__file__}" in caplog.text
+    assert caplog.text.count("raises failed on Started") == len(WHATEVER) and "secret" not in caplog.text
+
+
+def test_what_user_code_raises_beside_a_hook_does_not_end_the_tellers_thread(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    heard: list[int] = []
+    real = Tags()
+
+    class Odd(Tags):
+        @property
+        def task_job(self) -> Any:
+            if not heard:
+                heard.append(0)
+                raise asyncio.CancelledError("what is secret")
+            return real.task_job
+
+        @task_job.setter
+        def task_job(self, value: Any) -> None: ...
+
+    teller = Teller(World(lambda event: heard.append(event.job.id)).client.registry, Odd())
+    teller.tell([Started(Job(Work(1), 1, "work")), Started(Job(Work(2), 2, "work"))])
+    teller.close(DEADLINE_S)
+    assert heard == [0, 2] and "told to nobody: CancelledError" in caplog.text
+    assert "secret" not in caplog.text + capfd.readouterr().err
+
+
+def test_a_tellers_thread_that_has_died_is_started_again() -> None:
+    heard: list[int] = []
+    teller = Teller(World(lambda event: heard.append(event.job.id)).client.registry, Tags())
+    dead = threading.Thread(target=int)
+    dead.start()
+    dead.join()
+    teller._thread = dead
+    teller.tell([Started(Job(Work(1), 1, "work"))])
+    teller.close(DEADLINE_S)
+    teller.tell([Started(Job(Work(2), 2, "work"))])
+    assert heard == [1]
+
+
+def test_on_a_clients_main_thread_only_a_ctrl_c_ends_the_telling(caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[int] = []
+
+    def raises(event: JobEvent) -> None:
+        raise WHATEVER[event.args.number]("what is secret")
+
+    triggers = World(raises, lambda event: heard.append(event.args.number)).client.registry.triggers
+    for number, kind in enumerate(WHATEVER):
+        event = Started(Job(Work(number), number, "work"))
+        if kind is KeyboardInterrupt:
+            with pytest.raises(KeyboardInterrupt):
+                call_hooks(triggers, Work, event)
+            assert "interrupted: 1 more hooks of job 3 are not called" in caplog.text
+        else:
+            call_hooks(triggers, Work, event)
+    assert heard == [0, 1, 2, 4] and "secret" not in caplog.text
 
 
 def test_events_that_wait_for_a_slow_hook_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
