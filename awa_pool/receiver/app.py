@@ -132,7 +132,7 @@ class Receiver:
                 raise Refused(replies.FORGED)
             method, named = understood(action, body)
             try:
-                answer = await self._door.call(method, callback_id, **named)
+                answer = await self._door.answer(method, callback_id, **named)
             except TimeoutError:
                 raise Refused(replies.LATE) from None
         return replies.taken(answer)
@@ -144,7 +144,7 @@ class Receiver:
     async def readyz(self, request: Request) -> Response:
         """GET /readyz: the database answers too."""
         try:
-            await self._door.call("get_job", 1)
+            await self._door.ask("get_job", 1)
         except (AwaError, TimeoutError) as problem:
             _log.debug("not ready: %s", problem)
             return _response(Reply(503, {"ok": False, "database": "away"}))

@@ -85,6 +85,7 @@ FORGED = refusal(
 NOT_JSON = refusal(415, "send the body as Content-Type: application/json, and not compressed")
 TOO_SLOW = Reply(408, {"error": "the request took too long to arrive: send it again, all at once"}, CLOSE)
 BUSY = refusal(503, "too much is under way here: send it again in a second", Retry_After=str(BUSY_S))
+UNDER_WAY = refusal(503, "another answer is under way: send it again in a second", Retry_After=str(BUSY_S))
 LATE = refusal(
     503,
     "the database did not answer in time: send it again; a 404 then means that this one was taken",
@@ -121,9 +122,7 @@ def reply_to(problem: Exception) -> Reply:
         case FollowUpFailed():
             return _failed(problem)
         case StoreConflict():
-            return refusal(
-                503, "another answer is under way: send it again in a second", Retry_After=str(BUSY_S)
-            )
+            return UNDER_WAY
         case SchemaMismatch():
             return refusal(
                 503,

@@ -70,7 +70,8 @@ def test_a_service_of_ones_own_takes_answers(
         (tmp_path / "broken").unlink()
         with ThreadPoolExecutor(4) as threads:
             several = [threads.submit(post, base, callback, "complete", {"payload": 1}) for _ in range(4)]
-            assert sorted(done.result()[0] for done in several) == [200, 404, 404, 404]
+            first, *others = sorted(done.result()[0] for done in several)
+            assert first == 200 and set(others) <= {404, 503}
         assert q.state(attempt.job_id) == "completed" and (tmp_path / "heard").exists()
         assert post(base, callback, "complete", b"[")[0] == 400
         assert post(base, callback, "complete", b" " * 3000)[0] == 413

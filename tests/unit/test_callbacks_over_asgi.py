@@ -16,6 +16,7 @@ import pytest
 from awa_pool import AsyncClient, Client, ConfigError, SchemaMismatch, StoreConflict, StoreRefused
 from awa_pool.receiver import asgi_app, doors
 from awa_pool.receiver.serving import is_loopback, listening_socket
+from awa_pool.store.callbacks import Answered
 
 PATH = f"/{uuid4()}/complete"
 
@@ -50,7 +51,7 @@ def told(sent: Sequence[dict[str, Any]]) -> tuple[int, dict[str, Any]]:
 class Raising(Client):
     """A client whose answers end in one way."""
 
-    def __init__(self, problem: Exception) -> None:
+    def __init__(self, problem: BaseException) -> None:
         super().__init__("host=x")
         self.problem = problem
 
@@ -98,12 +99,60 @@ def test_a_database_that_keeps_silent_costs_the_sender_a_bounded_time(
 
     async def several() -> list[tuple[int, dict[str, Any]]]:
         app = asgi_app(Silent("host=x"), allow_unsigned=True)
-        found = await asyncio.gather(*(ask(app) for _ in range(9)))
+        found = await asyncio.gather(*(ask(app, path=f"/{uuid4()}/complete") for _ in range(9)))
         stop.set()
         return [told(sent) for sent in found]
 
     for status, document in asyncio.run(several()):
         assert status == 503 and "did not answer in time" in document["error"]
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_an_answer_that_does_not_end_keeps_others_to_its_callback_alone_away(
+    kind: type[Client | AsyncClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doors, "ANSWER_S", 0.2)
+    stop = threading.Event()
+    begun: list[str] = []
+    done = Answered(7, 1, "completed")
+
+    class Held(kind):  # type: ignore[misc, valid-type]
+        if kind is Client:
+
+            def complete_external(self, callback_id: str, *_: Any, **__: Any) -> Any:
+                begun.append(callback_id)
+                if callback_id in PATH and not stop.is_set():
+                    stop.wait(60)
+                return done
+        else:
+
+            async def complete_external(self, callback_id: str, *_: Any, **__: Any) -> Any:
+                begun.append(callback_id)
+                if callback_id in PATH and not stop.is_set():
+                    await asyncio.sleep(60)
+                return done
+
+    async def several() -> None:
+        app = asgi_app(Held("host=x"), allow_unsigned=True)
+        found = [told(sent) for sent in await asyncio.gather(*(ask(app) for _ in range(9)))]
+        assert [status for status, _ in found] == [503] * 9
+        assert ["another answer" in document["error"] for _, document in found] == [False] + [True] * 8
+        assert told(await ask(app, path=f"/{uuid4()}/complete"))[0] == 200
+        if kind is Client:  # its thread is still in that call
+            assert "another answer" in told(await ask(app))[1]["error"]
+        stop.set()
+        while told(await ask(app))[0] == 503:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(several(), 60))
+    assert len(begun) == 3
+
+
+@pytest.mark.parametrize("kind", [asyncio.CancelledError, SystemExit, KeyboardInterrupt])
+def test_whatever_user_code_raises_is_answered_as_json(kind: type[BaseException]) -> None:
+    app = asgi_app(Raising(kind("at 10.0.0.7")), allow_unsigned=True)
+    status, document = told(asyncio.run(ask(app)))
+    assert status == 500 and "send it again" in document["error"]
 
 
 def test_a_sender_that_goes_halfway_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
