@@ -16,7 +16,9 @@ from . import replies
 from .replies import Reply
 
 _REASONS = {400: "Bad Request", 408: "Request Timeout", 503: "Service Unavailable"}
-_MALFORMED = replies.refusal(400, "this is no HTTP/1.1 request, or its headers are too long")
+_MALFORMED = replies.refusal(
+    400, "this is no HTTP/1.1 request, its headers are too long, or its chunks are malformed"
+)
 
 
 class BoundedProtocol(H11Protocol):
@@ -66,12 +68,23 @@ class BoundedProtocol(H11Protocol):
             self._timer.cancel()
             self._timer = None
 
+    @property
+    def _body_is_coming(self) -> bool:
+        """The body of a request that has no answer yet is on its way."""
+        cycle = self.cycle
+        return cycle is not None and cycle.more_body and not cycle.response_started
+
     def _end_with(self, reply: Reply) -> None:
         """Say so if nothing has been said yet that this would break into, and close."""
         self._stop_watching()
         if self.transport.is_closing():
             return
-        if self.conn.our_state is h11.IDLE:
+        if self._body_is_coming:
+            # This is the answer to its request: the app, which may wait for the rest, is told that nobody hears another.
+            self.transport.write(_raw(reply))
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        elif self.conn.our_state is h11.IDLE:
             self.transport.write(_raw(reply))
         self.transport.close()
 

@@ -253,6 +253,25 @@ def test_what_is_no_http_is_refused_as_json(quiet: ReceiverProcess) -> None:
             assert status == 400
 
 
+def test_a_malformed_chunk_is_refused_as_json_and_changes_nothing(q: Queue, server: ReceiverProcess) -> None:
+    callback = parked(q)[1]
+    head = f"POST {PREFIX}/{callback}/complete HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+    signed = f"{head}{SIGNATURE_HEADER}: {sign(SECRET, callback, 'complete', b'{}')}\r\n"
+    malformed = b"2\r\n{}\r\nzz\r\n"
+    for headers in (head, signed, f"{signed}Expect: 100-continue\r\n"):
+        with server.connection() as conn:
+            if "Expect" in headers:  # its body is being waited for when it comes
+                conn.sendall(f"{headers}\r\n".encode())
+                assert conn.recv(100).startswith(b"HTTP/1.1 100")
+                conn.sendall(malformed)
+            else:
+                conn.sendall(f"{headers}\r\n".encode() + malformed)
+            status, told, answered = heard(conn)
+            assert (status, answered["Connection"]) == (400, "close") and "chunks" in told["error"]
+    assert server.post(callback, "complete")[0] == 200
+    assert "Traceback" not in server.log
+
+
 def test_a_failing_spec_is_named_and_leaves_the_callback_open(dsn: str, q: Queue, tmp_path: Path) -> None:
     broken, written = tmp_path / "broken", tmp_path / "heard"
     broken.touch()
