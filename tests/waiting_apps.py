@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -97,6 +98,13 @@ async def ask_async(job: Job[AskAsync]) -> None:
             token = await job.register_callback(60)
             left.append(asyncio.create_task(leave_waiting(job, token)))
             await asyncio.sleep(0.05)
+            return
+        if job.args.then.startswith("abandon"):
+            wait = asyncio.shield(job.wait_for_callback(await job.register_callback(60)))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(wait, 3600 if job.args.then == "abandon at the deadline" else 0.1)
+            if job.args.then == "abandon and raise":
+                raise ValueError("given up")
             return
         if job.args.then == "group":
             async with asyncio.TaskGroup() as group:

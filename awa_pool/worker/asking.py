@@ -59,6 +59,10 @@ class Request:
         """Return until when it waits for its answer in a pool that stops since then, and looks on for `look_s` seconds."""
         raise NotImplementedError
 
+    def result(self) -> Any:
+        """Return what was asked for, or raise what stood in the way."""
+        raise NotImplementedError
+
     def begun(self) -> None:
         """The handler begins to wait."""
 

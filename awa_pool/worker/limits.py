@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Generator, Iterable
 from types import CodeType, FrameType, coroutine
 from typing import Any
 
-from awa_pool.errors import DeadlineExceeded, JobCancelled
+from awa_pool.errors import DeadlineExceeded, JobCancelled, LeaseLost
 from awa_pool.job import Job
 from awa_pool.registry import Handler, Task
 from awa_pool.validation import DEADLINE_S
@@ -118,6 +118,11 @@ class TaskDeadlineExceeded(DeadlineExceeded, asyncio.CancelledError):
 
 class TaskJobCancelled(JobCancelled, asyncio.CancelledError):
     """`JobCancelled` as an async handler gets it."""
+
+
+class TaskLeaseLost(LeaseLost, asyncio.CancelledError):
+    """`LeaseLost` as a task gets it that its handler has left behind: nobody looks at how that ends, and asyncio does not complain
+    of a task that was cancelled."""
 
 
 class Reins:

@@ -17,6 +17,8 @@ from awa_pool.messages import CallbackRegistered, RegisterCallback
 from awa_pool.tokens import Registered, Rules
 
 from .asking import Asker, Request
+from .limits import TaskLeaseLost
+from .reporting import identity_of
 
 if TYPE_CHECKING:
     from .attempt import Attempt
@@ -65,7 +67,8 @@ class Registrar(Asker):
 
     async def register_async(self, job: Attempt, timeout_s: float, rules: Rules | None = None) -> Registered:
         """Register, and wait on the running event loop until it is committed."""
-        return (await self.suspend(job, _registration_of(job, timeout_s, rules))).result()
+        registered: Registered = await self._result(job, _registration_of(job, timeout_s, rules))
+        return registered
 
     def wait(self, job: Attempt, callback_id: str) -> Any:
         """Wait for the answer to a callback; returns the payload. Errors: as of `Job.wait_for_callback`."""
@@ -78,7 +81,7 @@ class Registrar(Asker):
         """Wait on the running event loop for the answer to a callback; returns the payload."""
         from .waiting import wait_for
 
-        return (await self.suspend(job, partial(wait_for, job, callback_id))).result()
+        return await self._result(job, partial(wait_for, job, callback_id))
 
     def lease(self, job: Attempt, inside: bool = False) -> None:
         """Have an attempt moved to leases, and wait until that is committed. Errors: as of `Job.completing`."""
@@ -90,7 +93,17 @@ class Registrar(Asker):
         """Have an attempt moved to leases, and await on the running event loop that it is committed."""
         from .leasing import leasing
 
-        (await self.suspend(job, partial(leasing, inside))).result()
+        await self._result(job, partial(leasing, inside))
+
+    async def _result(self, job: Attempt, asking: Asking[R]) -> Any:
+        """Return what came of a request, or raise it; to a task that is left when its handler has ended, as its cancelling."""
+        request = await self.suspend(job, asking)
+        try:
+            return request.result()
+        except AwaError as problem:
+            if identity_of(job) is not None:
+                raise
+            raise TaskLeaseLost(str(problem)) from None
 
     def block(self, job: Attempt, asking: Asking[R]) -> R:
         """Ask, and block the calling thread until there is an outcome."""

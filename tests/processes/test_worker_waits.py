@@ -265,8 +265,31 @@ def test_waits_at_the_wrong_place_are_refused(rig: Rig, tmp_path: Path) -> None:
     assert twice.read_text() == "['first', 'the attempt waits for a callback already: one wait at a time']\n"
     rig.run(worker, [ask(4, "ask_async", left, then="leave")], "async")
     rig.until(lambda: left.exists(), "the task that was left behind")
-    assert left.read_text().startswith("LeaseLost: the handler has returned")
+    assert left.read_text().startswith("TaskLeaseLost: the handler has returned")
     assert worker.page().running == [] and rig.given_away(worker) == {}
+
+
+def test_a_wait_that_its_handler_leaves_behind_is_nothing_to_complain_of(
+    loud_rig: Rig, capfd: pytest.CaptureFixture[str]
+) -> None:
+    worker = loud_rig.start(concurrency=4, max_waiting=5)
+    late = {"deadline_s": 0.3}
+    receipt = hand(
+        loud_rig,
+        worker,
+        [
+            ask(1, "ask_async", then="abandon"),
+            ask(2, "ask_async", then="abandon and raise"),
+            ask(3, "ask_async", then="abandon at the deadline", extra=late),
+        ],
+    )
+    loud_rig.until(lambda: len(loud_rig.ended(receipt)) == 3, "the end")
+    ended = loud_rig.ended(receipt)
+    assert [ended[0], ended[1][6]["type"], ended[2][6]["type"]] == [
+        "completed", "ValueError", "DeadlineExceeded",
+    ]  # fmt: skip
+    assert loud_rig.stop(worker) == 0
+    assert "never retrieved" not in capfd.readouterr().err
 
 
 @KINDS

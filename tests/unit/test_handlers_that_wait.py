@@ -291,6 +291,32 @@ def test_a_newer_callback_is_refused_during_a_wait_and_names_the_one_given_up_af
     assert isinstance(refused, TransitionRefused) and "give that wait up" in str(refused) and number == 2
 
 
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_task_left_behind_by_its_handler_ends_as_cancelled_by_what_it_asked_for(
+    world: World, ended: bool
+) -> None:
+    job = world.job("coro")
+    said: list[str] = []
+
+    async def left_behind() -> asyncio.Future[Any]:
+        asyncio.get_running_loop().set_exception_handler(lambda _, said_of: said.append(said_of["message"]))
+        asks = asyncio.ensure_future(job.register_callback(5.0))
+        peer, message = await asyncio.to_thread(world.heard, RegisterCallback)
+        if ended:
+            job._piece = None
+        world.finalizer.send(peer, CallbackRegistered(message.request, "stale", 0))
+        await asyncio.wait([asks])
+        return asks
+
+    asks = asyncio.run(left_behind())
+    if ended:
+        assert asks.cancelled() and said == []
+        with pytest.raises(LeaseLost, match="the attempt has ended"):
+            asks.result()
+    else:
+        assert type(asks.exception()) is LeaseLost
+
+
 def test_an_async_handler_is_refused_with_the_same_words(world: World) -> None:
     async def all_of_them() -> list[str]:
         ended, cancelled = world.job("coro", running=False), world.job("coro")
