@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import orjson
+import psycopg
 import pytest
 from general_rig import Attempt, Queue
+from servers import Server
 
 from awa_pool.errors import StoreConflict
 from awa_pool.store.connection import connect
 from awa_pool.store.staged import EndedStaged, finish_staged
 
-CONNECTIONS, TRIP = 8, 16
+CONNECTIONS, TRIP, ROUNDS = 8, 16, 250
 WORKING = 0b10111  # scheduled, available, running, retryable: a completion gives the key up
 DEFAULT = 0b11111
 HASTE_MS = 200
 
 
 @pytest.fixture
-def queue(dsn: str) -> Iterator[Queue]:
+def queue(dsn: str, pg_server: Server) -> Iterator[Queue]:
+    """A queue whose server looks for deadlocks before anybody's patience is at its end, and has found none at the end."""
+    log = pg_server.root / "log"
+    before = log.stat().st_size
     with Queue(dsn) as found:
+        found.rows(f"alter database {found.conn.info.dbname} set deadlock_timeout = '{HASTE_MS // 10}ms'")
         yield found
+    said = log.read_bytes()[before:]
+    assert b"deadlock detected" not in said, said.decode(errors="replace")
 
 
 def follow_up(number: int, states: int = DEFAULT) -> dict[str, Any]:
@@ -44,6 +53,27 @@ def claimed(queue: Queue, count: int) -> list[Attempt]:
     return found
 
 
+def end_trip(
+    store: Any, trip: list[tuple[Attempt, list[dict[str, Any]]]], seen: Counter[str]
+) -> list[tuple[Attempt, list[dict[str, Any]]]]:
+    """End them in one trip, and count what came of them; returns those to be ended again, as a lock was in the way."""
+    again = []
+    sent = [(attempt.ended("completed"), orjson.dumps(jobs)) for attempt, jobs in trip]
+    for end, answer in zip(trip, store.run(finish_staged(sent, HASTE_MS)), strict=True):
+        if isinstance(answer, EndedStaged):
+            seen[answer.status] += 1
+            seen["new"] += answer.inserted
+            if answer.status == "busy":
+                again.append(end)
+            else:
+                seen["skipped"] += len(answer.skipped)
+        else:
+            assert isinstance(answer, StoreConflict), answer
+            seen[str(answer.sqlstate)] += 1
+            again.append(end)
+    return again
+
+
 def end_all(dsn: str, ends: list[tuple[Attempt, list[dict[str, Any]]]]) -> Counter[str]:
     """End them in trips on all connections at once, again where a lock was in the way; counts what came of them.
 
@@ -57,18 +87,7 @@ def end_all(dsn: str, ends: list[tuple[Attempt, list[dict[str, Any]]]]) -> Count
         seen: Counter[str] = Counter()
         while mine:
             trip, mine = mine[:TRIP], mine[TRIP:]
-            sent = [(attempt.ended("completed"), orjson.dumps(jobs)) for attempt, jobs in trip]
-            for end, answer in zip(trip, store.run(finish_staged(sent, HASTE_MS)), strict=True):
-                if isinstance(answer, EndedStaged):
-                    seen[answer.status] += 1
-                    seen["new"] += answer.inserted
-                    seen["skipped"] += len(answer.skipped)
-                    if answer.status == "busy":
-                        mine.append(end)
-                else:
-                    assert isinstance(answer, StoreConflict), answer
-                    seen[str(answer.sqlstate)] += 1
-                    mine.append(end)
+            mine += end_trip(store, trip, seen)
         store.conn.close()
         return seen
 
@@ -91,9 +110,57 @@ def test_two_keys_in_opposite_orders_give_one_job_each_and_no_deadlock(queue: Qu
     assert sorted(found) == [((1).to_bytes(16, "big"), 1), ((2).to_bytes(16, "big"), 1)]
 
 
+@pytest.mark.parametrize("own", [False, True], ids=["cancelled", "completed too"])
+def test_two_keys_that_are_given_up_again_and_again_make_no_deadlock(
+    queue: Queue, dsn: str, own: bool
+) -> None:
+    """In each round all connections want both keys, in either order, just as those who hold them are cancelled.
+
+    `own`: only one of these is; the other is among those who end, gives its key up and wants both.
+    """
+    stores = [connect(dsn) for _ in range(CONNECTIONS)]
+    pair = [follow_up(1, WORKING), follow_up(2, WORKING)]
+    queue.fill(ROUNDS * CONNECTIONS)
+    plain = sorted(
+        claimed(queue, ROUNDS * CONNECTIONS), key=lambda a: a.index
+    )  # in a round: of many receipts
+    parked: dict[int, Attempt] = {}
+    seen: Counter[str] = Counter()
+    waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+
+    def work(number: int, attempt: Attempt) -> Counter[str]:
+        mine: Counter[str] = Counter()
+        left = [(attempt, pair[:: 1 if number % 2 else -1])]
+        while left:
+            left = end_trip(stores[number], left, mine)
+        return mine
+
+    with ThreadPoolExecutor(CONNECTIONS) as threads, psycopg.connect(dsn) as canceller:
+        for number in range(ROUNDS):
+            parked |= {attempt.job_id: attempt for attempt in queue.claim(queue="parked")}
+            holders = [
+                i for (i,) in queue.rows("select job_id from awa_pool.unique_claims order by unique_key")
+            ]
+            ending = [parked[holders.pop(number % 2)]] if own and len(holders) == 2 else []
+            for job_id in holders:
+                canceller.execute("select awa_pool.cancel(%s)", [job_id])
+            ending += [plain.pop() for _ in range(CONNECTIONS - len(ending))]
+            ends = [threads.submit(work, *each) for each in enumerate(ending)]
+            until_s = time.monotonic() + 20.0
+            while holders and queue.one(waiting) < CONNECTIONS:
+                assert time.monotonic() < until_s, "they do not all wait for the key"
+            canceller.commit()
+            seen = sum((each.result(20) for each in ends), seen)
+    for store in stores:
+        store.conn.close()
+    assert seen["done"] == ROUNDS * CONNECTIONS and seen["new"] + seen["skipped"] == 2 * seen["done"]
+    assert seen["new"] == 2 * ROUNDS if not own else seen["new"] > ROUNDS
+    assert "40P01" not in seen and deadlocks(queue) == 0
+
+
 def test_ends_that_give_up_keys_which_others_take_do_not_deadlock_either(queue: Queue, dsn: str) -> None:
     """Each gives up its own key and takes those of both neighbours, every second of them in the other order."""
-    count = 400
+    count = 2000
     queue.enqueue_many([{**follow_up(n, WORKING), "queue": queue.name} for n in range(1, count + 1)])
     by_key = {attempt.job_id: attempt for attempt in claimed(queue, count)}
     ends = []
