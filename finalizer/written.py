@@ -88,6 +88,8 @@ class Written:
             self._roads.put([], [Item(not_parked(end), end.kind, end.result, urgent=True, untold=True)])
             return
         self.item(Item(end.values, end.kind, end.result), row.status, row.state)
+        if row.status != "done":  # one said again meets the keys of what it brought in the first time
+            return
         self._follow_ups += row.inserted
         self._follow_ups_skipped += len(row.skipped)
         for kind, holder in row.skipped:

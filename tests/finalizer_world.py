@@ -86,6 +86,9 @@ class World:
         self.follow_ups: dict[tuple[int, int], bytes] = {}  # what attempts brought in by their ends
         self.held: set[int] = set()  # receipts whose follow-ups want a key that another session holds
         self.refused: set[int] = set()  # receipts whose follow-ups the database refuses
+        self.skipped: dict[
+            int, list[tuple[str, int]]
+        ] = {}  # by receipt: kind and holder of keys that are met
         self.staged: set[tuple[int, int]] = set()  # attempts that were reported with follow-ups
         self.trips: dict[int, FinishStaged] = {}
         self.workers: dict[bytes, FakeWorker] = {}
@@ -239,9 +242,10 @@ class World:
                 answers.append(StagedNo(trouble, "no"))
             elif self._close(receipt_id, index, values["outcome"]):
                 self.follow_ups[receipt_id, index] = follow_ups
-                answers.append(StagedRow("done", values["outcome"], 1))
+                skipped = self.skipped.get(receipt_id, [])
+                answers.append(StagedRow("done", values["outcome"], 0 if skipped else 1, skipped))
             else:
-                answers.append(StagedRow("stale", None, 0))
+                answers.append(StagedRow("stale", None, 0, [("follow", 1)]))  # that of the first time
         if trouble is not None:
             answers = [StagedNo(trouble, "no", whole_trip=True)] * len(trip.ends)
         self.step(StagedAnswered(lane, answers, 0.001))

@@ -62,6 +62,15 @@ def test_an_end_whose_guard_misses_gives_back_the_keys_that_it_took_for_its_foll
     assert end(q.conn, q.claimed(), unique(2))[2] == 1
 
 
+def test_an_end_that_is_written_again_is_stale_and_leaves_its_follow_ups_their_keys(q: Queue) -> None:
+    attempt = q.claimed()
+    assert end(q.conn, attempt, unique(1)) == ("done", "completed", 1, None)
+    ((number, follow_up),) = holders(q)
+    assert end(q.conn, attempt, unique(1)) == ("stale", None, 0, [["follow", follow_up]])
+    assert holders(q) == [(number, follow_up)]
+    assert q.one("select count(*) from awa_pool.jobs where queue = 'parked'") == 1
+
+
 @pytest.mark.parametrize("keyed", [False, True], ids=["plain", "unique"])
 def test_follow_ups_tell_a_dispatcher_that_waits_for_their_queue_as_they_commit(
     q: Queue, dsn: str, keyed: bool

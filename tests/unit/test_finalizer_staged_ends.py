@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 from finalizer_world import World
 
@@ -183,6 +185,30 @@ def test_what_was_put_in_and_what_was_refused_is_counted_for_the_metrics() -> No
     assert {counted[name]: figures[name] for name in ("follow_ups", "follow_ups_skipped", "staged_refused")} == {
         "awa_pool_follow_ups": 2, "awa_pool_follow_ups_skipped": 0, "awa_pool_follow_ups_refused": 1,
     }  # fmt: skip
+
+
+def test_skipped_follow_ups_are_counted_and_named_by_kind_and_holder_and_nothing_else() -> None:
+    world = World()
+    world.skipped = {1: [("send_mail", 71), ("pack", 72)], 3: [("send_mail", 73)]}
+    stage(world, range(1, 4))
+    world.settle()
+    assert world.core.figures()["follow_ups_skipped"] == 3 and world.core.figures()["follow_ups"] == 1
+    assert [(note.level, note.event, note.fields) for note in world.notes] == [
+        (logging.DEBUG, "follow_up_skipped", {"job_id": 100, "kind": "send_mail", "holder": 71}),
+        (logging.DEBUG, "follow_up_skipped", {"job_id": 100, "kind": "pack", "holder": 72}),
+        (logging.DEBUG, "follow_up_skipped", {"job_id": 300, "kind": "send_mail", "holder": 73}),
+    ]
+
+
+def test_a_completion_that_is_said_twice_skips_nothing_though_it_meets_the_keys_of_its_own_follow_ups() -> (
+    None
+):
+    world = World()
+    stage(world, range(1, 2))
+    world.land(Trouble.AWAY, committed=True)
+    world.settle()
+    assert world.core.figures()["stale"] == 1 and world.core.figures()["follow_ups_skipped"] == 0
+    assert not [note for note in world.notes if note.event == "follow_up_skipped"]
 
 
 def test_one_that_makes_a_whole_trip_fail_is_found_and_the_others_keep_their_follow_ups() -> None:
