@@ -144,6 +144,17 @@ def test_one_byte_more_than_64_kib_is_too_large() -> None:
     assert other.problem is not None
 
 
+def test_the_64_kib_are_those_of_all_requests_of_an_attempt_together() -> None:
+    buffer, follow_ups = staging()
+    rest = len(b"send_mail") + len(b"mail") + len(b'{"to":""}')
+    for _ in range(4):
+        follow_ups.enqueue_on_completion(SendMail("a" * (MOST_BYTES // 4 - rest)))
+    assert buffer.problem is None
+    with pytest.raises(StagingError.TooLarge, match=f"on top of {MOST_BYTES}"):
+        follow_ups.enqueue_on_completion(SendMail(""))
+    assert isinstance(buffer.problem, StagingError.TooLarge) and len(buffer.staged) == 4
+
+
 def test_after_the_handler_returned_nothing_is_staged_and_nothing_poisoned() -> None:
     buffer, follow_ups = staging()
     follow_ups.enqueue_on_completion(SendMail("a"))
