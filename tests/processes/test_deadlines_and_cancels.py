@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from apps.overrunning import Patient, Quick, Rest, Work
+from apps.overrunning import Patient, Quick, Rest, Tidy, Work
 from pool_rig import PoolProcess, alive, pool, wait_until
 
 from awa_pool import Client, JobRow
@@ -121,6 +121,21 @@ def test_processes_of_a_handler_die_with_it(tmp_path: Path, dsn: str, client: Cl
         os.kill(worker_of(path), signal.SIGKILL)  # any death of the worker takes them along
         wait_until("they are gone", lambda: not any(map(alive, pids)), 10)
         client.cancel(job_id)
+
+
+@pytest.mark.parametrize("how", ["deadline", "cancel"])
+def test_programs_of_a_handler_are_asked_to_end_before_they_are_killed_with_it(
+    tmp_path: Path, dsn: str, client: Client, how: str
+) -> None:
+    path = tmp_path / "notes"
+    with pool(tmp_path, dsn, app=APP, workers=1) as running:
+        job_id = client.insert(Tidy(str(path)), max_attempts=1, deadline=0.5 if how == "deadline" else None)
+        begun(path)
+        if how == "cancel":
+            client.cancel(job_id)
+        reach(client, job_id, "failed" if how == "deadline" else "cancelled")
+        running.logged("worker 1 is ready", 2)  # the next one: the first was killed for it
+        assert lines(path) == ["begun", "tidied"]
 
 
 def test_a_frozen_worker_is_killed_at_the_hard_limit(tmp_path: Path, dsn: str, client: Client) -> None:
