@@ -20,7 +20,7 @@ from awa_pool.outcomes import error_line
 from awa_pool.states import State
 from awa_pool.store import inspecting
 from awa_pool.store import statements as do
-from awa_pool.store.callbacks import Waiting, callback_of
+from awa_pool.store.callbacks import Waiting, callback_of, list_waits
 from awa_pool.store.calls import Call
 from awa_pool.store.connection import connect
 from awa_pool.store.store import Store
@@ -28,7 +28,7 @@ from awa_pool.store.unique import KeyState, key_state
 from awa_pool.unique import states_of
 from awa_pool.units import write_duration
 
-from . import render, rings
+from . import render, rings, waits
 from .database import with_database
 from .entry import FAILED, OK, refuse
 from .options import App, DataDir, Dsn, Embedded, Json, Schema
@@ -71,14 +71,16 @@ def status(
     as_json: Json = False, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None,
     data_dir: DataDir = None, app: App = None,
 ) -> None:  # fmt: skip
-    """Show the pools of the last day, what waits in each queue, and what holds the ring back."""
+    """Show the pools of the last day, what waits in each queue or for callbacks, and what holds the ring back."""
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
         runtimes, queues, settings_of = store.runtimes(), store.queue_stats(), store.queues()
         ring = store.ring_status()
+        waiting = store.run(list_waits(waits.MOST_TOLD)) if any(row.waiting for row in queues) else []
     if as_json:
         shown: dict[str, list[Any]] = {"pools": runtimes, "queues": queues, "ring": ring}
         shown["settings"] = list(settings_of)
         told: dict[str, list[Any]] = {name: [row._asdict() for row in rows] for name, rows in shown.items()}
+        told["waits"] = [{"job_id": w.job_id, "kind": w.kind, **w.callback._asdict()} for w in waiting]
         render.print_json(told | {"unserved": unserved(runtimes, queues)})
         return
     out = render.console()
@@ -88,6 +90,8 @@ def status(
     for name in unserved(runtimes, queues):
         out.print(Text(f"{render.plain(name)}: jobs are available, and no pool serves it"))
     for line in _own_settings(settings_of):
+        out.print(Text(line))
+    for line in waits.told(waiting, (row.waiting for row in queues)):
         out.print(Text(line))
     out.print()
     for line in rings.told(ring):
@@ -102,18 +106,18 @@ def show_job(
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
         row = store.run(inspecting.job(checked_id(job_id)))
         key = store.run(key_state(job_id))
-        waits = store.run(callback_of(job_id))
+        callback = store.run(callback_of(job_id))
     if row is None:
         raise JobNotFound(f"there is no job {job_id}; finished jobs are kept for the retention time only")
-    print_job(row, key, waits, as_json=as_json)
+    print_job(row, key, callback, as_json=as_json)
 
 
-def print_job(row: JobRow, key: KeyState | None, waits: Waiting | None = None, *, as_json: bool) -> None:
+def print_job(row: JobRow, key: KeyState | None, callback: Waiting | None = None, *, as_json: bool) -> None:
     """Print everything about one job, who holds its unique key, and which callback it waits for."""
     if as_json:
         told = None if key is None else key._asdict() | {"states": states_of(key.states)}
-        callback = None if waits is None else waits._asdict()
-        more = {"unique": told, "follow_up_of": _parent(row), "waits_for": callback}
+        waits_for = None if callback is None else callback._asdict()
+        more = {"unique": told, "follow_up_of": _parent(row), "waits_for": waits_for}
         render.print_json(row._asdict() | more)
         return
     out = render.console()
@@ -121,8 +125,8 @@ def print_job(row: JobRow, key: KeyState | None, waits: Waiting | None = None, *
         out.print(Text.assemble((f"{name:<14}", "bold"), render.plain(value)))
     if (parent := _parent(row)) is not None:
         out.print(Text.assemble((f"{'follow-up of':<14}", "bold"), f"job {parent}"))
-    if waits is not None:
-        out.print(Text.assemble((f"{'waiting':<14}", "bold"), _waiting_line(waits)))
+    if callback is not None:
+        out.print(Text.assemble((f"{'waiting':<14}", "bold"), waits.line(callback)))
     if key is not None:
         out.print(Text.assemble((f"{'unique':<14}", "bold"), _key_line(row, key)))
     for error in row.errors:
@@ -132,11 +136,6 @@ def print_job(row: JobRow, key: KeyState | None, waits: Waiting | None = None, *
         out.print(Text(f"  {render.plain(error_line(error))}"))
         for line in str(error.get("traceback") or "").splitlines():
             out.print(Text("  " + render.plain(line), style="dim"))
-
-
-def _waiting_line(waits: Waiting) -> str:
-    since, until = render.moment(waits.since), render.moment(waits.until)
-    return f"for callback #{waits.number} since {since}, until {until}"
 
 
 def list_jobs(

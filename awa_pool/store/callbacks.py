@@ -90,6 +90,14 @@ class Waiting(NamedTuple):
     until: datetime
 
 
+class JobWaiting(NamedTuple):
+    """A job that waits for a callback."""
+
+    job_id: int
+    kind: str
+    callback: Waiting
+
+
 class Expired(NamedTuple):
     """How many callbacks timed out, and the seconds until the next one does (None: none is waited for); how many jobs failed or
     were cancelled by that, and up to five of the jobs, those that failed first."""
@@ -175,6 +183,11 @@ def callback_of(job_id: int) -> Call[Waiting | None]:
     return Call("callback_of", {"job_id": job_id}, _waiting)
 
 
+def list_waits(limit: int) -> Call[list[JobWaiting]]:
+    """Jobs that wait for a callback, at most `limit`: those whose callback times out first."""
+    return Call("list_waits", {"limit": limit}, each(_job_waiting))
+
+
 def _answered(rows: Rows) -> Answered:
     job_id, number, state = rows[0]
     return Answered(job_id, number, State(state))
@@ -193,5 +206,12 @@ def _ruled(rows: Rows) -> Ruled:
 def _waiting(rows: Rows) -> Waiting | None:
     if not rows:
         return None
-    number, since, until = rows[0]
+    return _in_utc(*rows[0])
+
+
+def _job_waiting(job_id: int, kind: str, *callback: Any) -> JobWaiting:
+    return JobWaiting(job_id, kind, _in_utc(*callback))
+
+
+def _in_utc(number: int, since: datetime, until: datetime) -> Waiting:
     return Waiting(number, since.astimezone(UTC), until.astimezone(UTC))

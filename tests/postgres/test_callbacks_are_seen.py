@@ -70,6 +70,24 @@ def test_waiting_jobs_are_counted_listed_and_shown(q: Queue) -> None:
     assert problem.value.sqlstate == "AW005"
 
 
+def test_what_times_out_first_is_read_by_the_index_however_many_wait(q: Queue) -> None:
+    attempt, _ = parked(q)
+    columns = (
+        "queue, priority, kind, args, run_at, created_at, nonce, idx, slot, state, claimed_at, waiting_since"
+    )
+    q.rows(
+        f"insert into awa_pool.leases ({columns}, job_id, receipt_id, callback_id, callback_until)"
+        f" select {columns}, -n, -n, gen_random_uuid(), callback_until + make_interval(secs => 1 + n %% 777)"
+        " from awa_pool.leases, generate_series(1, 20000) as n"
+    )
+    (first, *_), (plan, *_) = (
+        q.rows(f"{before} select job_id from awa_pool.list_waits(5)")[0]
+        for before in ("", "explain (analyze, buffers, format json)")
+    )
+    read = plan[0]["Plan"]["Shared Hit Blocks"] + plan[0]["Plan"]["Shared Read Blocks"]
+    assert first == attempt.job_id and read < 100, read
+
+
 def test_only_read_committed_will_do(q: Queue) -> None:
     _, callback = waiting(q)
     for function, values in ANSWERS.items():

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from callbacks_rig import parked
+from callbacks_rig import parked, register, waiting
 from general_rig import Queue
 
 from awa_pool import Client, EnqueueRequest, Job
@@ -109,6 +109,31 @@ def test_a_job_shows_which_callback_it_waits_for(run: Any, client: Client, dsn: 
     assert json.loads(run("status", "--json"))["queues"][0]["waiting"] == 1
     client.complete_external(callback)
     assert json.loads(run("job", str(attempt.job_id), "--json"))["waits_for"] is None
+
+
+@pytest.mark.parametrize("count", [0, 3, 5, 6])
+def test_status_says_which_callbacks_time_out_first_and_how_many_more_jobs_wait(
+    run: Any, client: Client, dsn: str, count: int
+) -> None:
+    with Queue(dsn) as queue:
+        register(queue, queue.claimed())  # has a callback and runs: nobody waits for it yet
+        waits = [waiting(queue, kind="ship") if n % 2 else parked(queue, kind="ship") for n in range(count)]
+        for n, (attempt, _) in enumerate(waits):
+            queue.rows(
+                "update awa_pool.leases set callback_until = now() + make_interval(hours => %s) where job_id = %s",
+                count - n, attempt.job_id,
+            )  # fmt: skip
+    first = [attempt.job_id for attempt, _ in reversed(waits)][:5]
+    shown = run("status")
+    assert re.findall(
+        r"job (\d+) \(ship\): waiting for callback #1 since 20\S+ \S+Z \(\S+ ago\), until 20\S+ \S+Z \(in \S+\)",
+        shown,
+    ) == [str(job_id) for job_id in first]
+    assert ("… and 1 more, which time out later" in shown) == (count == 6)
+    assert not any(callback in shown for _, callback in waits)  # whoever reads it could answer
+    told = json.loads(run("status", "--json"))["waits"]
+    assert [(row["job_id"], row["kind"], row["number"]) for row in told] == [(n, "ship", 1) for n in first]
+    assert all(row["since"] < row["until"] for row in told)
 
 
 def test_an_unknown_job_is_a_failure_that_names_it(run: Any) -> None:
