@@ -47,6 +47,19 @@ COUNTERS = (
     ),
     Counter(
         "worker",
+        "specs_failed",
+        "awa_pool_follow_up_functions_failed",
+        "Registered functions that raised or made no valid job, by outcome",
+        ("outcome",),
+    ),
+    Counter(
+        "worker",
+        "owed_given_up",
+        "awa_pool_owed_outcomes_given_up",
+        "Owed outcomes whose functions failed at the last try",
+    ),
+    Counter(
+        "worker",
         "follow_ups_dropped",
         "awa_pool_follow_ups_dropped",
         "Follow-ups staged by attempts that parked",

@@ -19,6 +19,7 @@ from awa_pool.worker.endings import Endings, leave_out_our_frame
 from awa_pool.worker.events import Arrived, Flush, Piece, TellHooks, ToFinalizer
 from awa_pool.worker.registering import Registrar
 from awa_pool.worker.reporting import Reporter
+from awa_pool.worker.spec_failures import SpecFailures
 
 APP = "under test"
 Handled = tuple[object, BaseException | None]
@@ -29,7 +30,7 @@ def view_of(registry: Registry, *tasks: Task) -> Registry:
     view = Registry()
     view.__dict__.update(registry.__dict__)
     view.tasks = {**registry.tasks, **{task.kind: task for task in tasks}}
-    view.tasks[owed.KIND] = owed.outcome_task(view)
+    view.tasks[owed.KIND] = owed.outcome_task(view, SpecFailures())
     return view
 
 

@@ -22,6 +22,7 @@ from .bodies import Body, Unreadable
 from .events import Piece
 from .owed import KIND as OWED
 from .reporting import Reporter
+from .spec_failures import SpecFailures
 
 if TYPE_CHECKING:  # loaded by the first attempt that has follow-ups
     from awa_pool.follow_ups import Sealed
@@ -66,12 +67,14 @@ class Endings:
         reporter: Reporter | None = None,
         registrar: Registrar | None = None,
         failures: Failures | None = None,
+        spec_failures: SpecFailures | None = None,
     ) -> None:
         """`tell` has hooks called; it must not block. `reporter` hears of progress, `registrar` registers callbacks,
-        `failures` logs what failed."""
+        `failures` logs what failed, `spec_failures` counts specs that did."""
         self.registry = registry
         self.tell = tell
         self.failures = failures
+        self.spec_failures = spec_failures or SpecFailures()
         self._reporter = reporter
         self.words: dict[tuple[int, int], Any] = {} if reporter is None else reporter.words
         """Attempts that have said something of their progress: they are to be settled, however they end."""
@@ -284,7 +287,7 @@ class Endings:
         try:
             return ending, (*specs.evaluate(self.registry, event, job, task.args_type), *staged)
         except specs.SpecFailed as failed:
-            _log.error("a spec of kind %s failed: %s: %s", job.kind, failed.name, type(failed.cause).__name__)
+            self.spec_failures.note(job.kind, event.trigger, failed)
             ended = specs.without_specs(
                 ending, failed, job.attempt, job.max_attempts, task.backoff, self._rng
             )

@@ -227,4 +227,5 @@ class WorkerLoop:
             "malformed": self._lane.malformed if self._lane is not None else 0,
             "dropped": self._endings.dropped,
             "follow_ups_dropped": self._endings.follow_ups_dropped,
+            **self._endings.spec_failures.figures(),
         }

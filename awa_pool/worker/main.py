@@ -34,6 +34,7 @@ from .process import become_worker, reseed, resident_bytes
 from .quota import Quota
 from .registering import NOT_TO_BREAK, Registrar
 from .reporting import Reporter
+from .spec_failures import SpecFailures
 from .sync import SyncExecutor
 from .telling import Teller
 
@@ -89,7 +90,7 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
     sync_kinds = [kind for kind, beside in kinds.items() if not beside]
     async_kinds = [kind for kind, beside in kinds.items() if beside]
     facts = _facts(registry, sync_kinds, async_kinds)
-    registry.tasks[owed.KIND] = owed.outcome_task(registry)
+    registry.tasks[owed.KIND] = owed.outcome_task(registry, spec_failures := SpecFailures())
     kinds[owed.KIND] = False
     (async_kinds if async_kinds and not sync_kinds else sync_kinds).append(owed.KIND)  # no lane for it alone
     capacity = max(1, int(settings.get("concurrency") or 1))
@@ -98,7 +99,9 @@ def _work(pipe: ControlPipe, settings: dict[str, Any], tags: Tags) -> bool:
     page = Page.create(str(settings["page_path"]), places, list(kinds), rules=rules)
     teller, reporter, registrar = Teller(registry, tags), Reporter(settings), Registrar(settings)
     failures, name = Failures(tags, registry.tasks), str(settings.get("app") or "__main__")
-    endings = Endings(registry, name, random.Random(), teller.tell, reporter, registrar, failures)
+    endings = Endings(
+        registry, name, random.Random(), teller.tell, reporter, registrar, failures, spec_failures
+    )
     quota = Quota(int(settings.get("max_jobs") or 0), time.monotonic())
     loop = WorkerLoop(pipe, ROLE, incarnation, quota, endings, registrar)
     if sync_kinds:

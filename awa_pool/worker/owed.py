@@ -7,7 +7,6 @@ stages what they return: those follow-ups commit with the end of this job, exact
 
 from __future__ import annotations
 
-import logging
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,38 +16,33 @@ from awa_pool.outcomes import Cancel
 from awa_pool.registry import Registry, Task
 from awa_pool.states import Trigger
 
+from .spec_failures import SpecFailures
+
 if TYPE_CHECKING:
     from awa_pool.specs import Event
 
     from .attempt import Attempt
 
 KIND = "awa:outcome"
-_log = logging.getLogger(__name__)
 
 
-def outcome_task(registry: Registry) -> Task:
-    """Return the task that evaluates owed outcomes by an app's registry."""
+def outcome_task(registry: Registry, failures: SpecFailures) -> Task:
+    """Return the task that evaluates owed outcomes by an app's registry; `failures` hears of specs that fail."""
 
     def evaluate(job: Attempt) -> object:
         try:
-            _evaluate(registry, job)
+            _evaluate(registry, failures, job)
         except Exception as problem:
             if job.attempt < job.max_attempts:
                 raise
-            cause = getattr(problem, "cause", problem)
-            _log.error(
-                "follow-ups of job %s are given up after %s tries: %s",
-                job.args.get("id"),
-                job.attempt,
-                type(cause).__name__,
-            )
+            failures.note_given_up(job.args.get("id"), job.attempt, getattr(problem, "cause", problem))
             return Cancel(f"follow_up_failed: {problem}")
         return None
 
     return Task(kind=KIND, args_type=dict, handler=evaluate, is_async=False, max_attempts=3)
 
 
-def _evaluate(registry: Registry, job: Attempt) -> None:
+def _evaluate(registry: Registry, failures: SpecFailures, job: Attempt) -> None:
     from awa_pool import specs
 
     facts = job.args
@@ -69,7 +63,11 @@ def _evaluate(registry: Registry, job: Attempt) -> None:
 
         job._told = [told for event in events if (told := job_event(event, ended)) is not None]
     for event in () if facts.get("specs_told") else events:
-        job.follow_ups().add(specs.evaluate(registry, event, ended, args_type))
+        try:
+            job.follow_ups().add(specs.evaluate(registry, event, ended, args_type))
+        except specs.SpecFailed as failed:
+            failures.note(ended.kind, event.trigger, failed)
+            raise
 
 
 def event_from(facts: dict[str, Any], trigger: Trigger) -> Event:

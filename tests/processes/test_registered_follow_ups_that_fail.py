@@ -83,7 +83,13 @@ def test_one_that_fails_for_a_rescued_attempt_is_given_up_after_three_tries_and_
     client.registry = app.registry
     with (
         pool(
-            tmp_path, dsn, app="apps.broken_specs:client", queues=["default"], workers=3, kill_grace_s=0.5
+            tmp_path,
+            dsn,
+            app="apps.broken_specs:client",
+            queues=["default"],
+            workers=3,
+            kill_grace_s=0.5,
+            metrics_port=0,
         ) as process,
         client,
         psycopg.connect(dsn, autocommit=True) as conn,
@@ -99,5 +105,10 @@ def test_one_that_fails_for_a_rescued_attempt_is_given_up_after_three_tries_and_
         wait_until("they are given up", given_up)
         row = client.get_job(job_id)
         assert row is not None and row.state == "retryable"  # whatever came of its follow-ups
+        counts = [
+            'awa_pool_follow_up_functions_failed_total{outcome="rescued"} 3.0',
+            "awa_pool_owed_outcomes_given_up_total 1.0",
+        ]
+        wait_until("both are counted", lambda: all(count in process.fetch("/metrics")[1] for count in counts))
         ended = conn.execute("select state, dead from awa_pool.jobs where kind = 'awa:outcome'").fetchall()
         assert ended == [("cancelled", False)]

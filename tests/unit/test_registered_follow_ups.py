@@ -13,8 +13,11 @@ import pytest
 
 from awa_pool import Cancel, Client, EnqueueRequest, RegistrationError, RetryAfter, Snooze, TerminalError
 from awa_pool.job import Job
+from awa_pool.specs import SpecFailed
 from awa_pool.worker.endings import Endings
 from awa_pool.worker.events import Piece
+from awa_pool.worker.owed import outcome_task
+from awa_pool.worker.spec_failures import SpecFailures
 
 
 @dataclass
@@ -52,7 +55,7 @@ class World:
         stage: bool = False,
     ) -> tuple[str, dict[str, Any] | None, list[dict[str, Any]], bool]:
         """End an attempt; returns outcome, error, follow-ups, and whether the page may call it completed."""
-        endings = Endings(self.client.registry, "app", Random(1))
+        self.endings = endings = Endings(self.client.registry, "app", Random(1))
         task = self.client.registry.tasks["signup"]
         piece = Piece("q", 2, 0, 1, 1, [0], [], 1)
         body = [7, "signup", {"name": "ann"}, attempt, 1, self.max_attempts, None]
@@ -171,6 +174,49 @@ def test_a_spec_that_fails_follows_the_rules_and_nothing_loops(
         assert error["error"].split(":")[0].endswith((">", "fail", "exit_"))
     else:
         assert error["error"] in ("no", "never")
+
+
+def test_each_function_that_fails_is_logged_and_counted_by_the_outcome_it_was_called_for(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.client.on_completed_enqueue(Signup, fail)
+    world.client.on_exhausted_enqueue(Signup, fail)
+    for end, outcome in (({}, "completed"), ({"raised": TerminalError("never")}, "exhausted")):
+        world.settle(**end)
+        assert world.endings.spec_failures.figures() == {"specs_failed": {outcome: 1}, "owed_given_up": 0}
+        assert caplog.messages.pop() == "a spec of kind signup failed: fail: ValueError"
+    world.settle(Snooze(9))
+    assert world.endings.spec_failures.figures()["specs_failed"] == {}
+
+
+def test_an_owed_outcome_counts_each_try_and_says_when_it_is_given_up(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.client.on_rescued_enqueue(Signup, fail)
+    failures = SpecFailures()
+    task = outcome_task(world.client.registry, failures)
+    ended = {
+        "id": 7, "kind": "signup", "args": {"name": "ann"}, "attempt": 1, "max_attempts": 3, "queue": "q",
+        "priority": 2, "run_lease": 1, "outcomes": ["rescued"],
+    }  # fmt: skip
+    endings = Endings(world.client.registry, "app", Random(1))
+
+    def attempt(number: int) -> object:
+        piece = Piece("q", 2, 0, 1, 1, [0], [], 1)
+        return task.handler(
+            endings.job(piece, task, 0, [8, task.kind, ended, number, 1, 3, None], lambda: False)
+        )
+
+    for number in (1, 2):
+        with pytest.raises(SpecFailed):
+            attempt(number)
+    assert failures.figures() == {"specs_failed": {"rescued": 2}, "owed_given_up": 0}
+    assert isinstance(attempt(3), Cancel)
+    assert failures.figures() == {"specs_failed": {"rescued": 3}, "owed_given_up": 1}
+    assert caplog.messages[2:] == [
+        "a spec of kind signup failed: fail: ValueError",
+        "follow-ups of job 7 are given up after 3 tries: ValueError",
+    ]
 
 
 @pytest.mark.parametrize(
