@@ -10,6 +10,7 @@ import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -131,27 +132,52 @@ def test_secrets_come_from_a_file_and_unsigned_answers_are_for_loopback(
         assert server.post(callback, "complete", secret="")[0] == 200
 
 
-@pytest.mark.skipif(
+needs_curl = pytest.mark.skipif(
     not (shutil.which("curl") and shutil.which("openssl")),
-    reason="the guide's shell lines need curl and openssl",
+    reason="the guides' shell lines need curl and openssl",
 )
-def test_the_shell_lines_of_the_guide_answer_a_callback(
-    q: Queue, server: ReceiverProcess, tmp_path: Path
-) -> None:
-    guide = (Path(__file__).parents[2] / "docs" / "callback-receiver.md").read_text()
+
+
+def run_lines(
+    page: str, server: ReceiverProcess, folder: Path, callback: str, **instead: str
+) -> list[dict[str, Any]]:
+    """Run the lines of a guide that send with `curl` -> what the receiver answered, one after the other."""
+    guide = (Path(__file__).parents[2] / "docs" / page).read_text()
     (lines,) = (block for block in re.findall(r"```shell\n(.*?)```", guide, re.DOTALL) if "curl" in block)
-    attempt, callback = parked(q)
-    secret = tmp_path / "secret"
+    secret = folder / "secret"
     secret.write_text(SECRET + "\n")
-    for written, meant in (
-        ("/etc/awa-pool/secret", str(secret)),
-        ("0f8fad5b-d9cb-469f-a165-70867728950e", callback),
-        ("https://jobs.example.com", server.url),
-    ):
+    for written, meant in {
+        "/etc/awa-pool/secret": str(secret),
+        "0f8fad5b-d9cb-469f-a165-70867728950e": callback,
+        "https://jobs.example.com": server.url,
+        **instead,
+    }.items():
         assert written in lines
         lines = lines.replace(written, meant)
     done = subprocess.run(["bash", "-ec", lines], capture_output=True, text=True, timeout=60, check=True)
-    assert json.loads(done.stdout) == {"job_id": attempt.job_id, "number": 1, "state": "available"}
+    return [json.loads(answer) for answer in done.stdout.replace("}{", "}\n{").splitlines()]
+
+
+@needs_curl
+def test_the_shell_lines_of_the_guide_answer_a_callback(
+    q: Queue, server: ReceiverProcess, tmp_path: Path
+) -> None:
+    attempt, callback = parked(q)
+    answers = run_lines("callback-receiver.md", server, tmp_path, callback)
+    assert answers == [{"job_id": attempt.job_id, "number": 1, "state": "available"}]
+
+
+@needs_curl
+@pytest.mark.parametrize(("status", "state"), [(0, "available"), (3, "failed")])
+def test_the_shell_lines_of_a_long_computation_keep_its_callback_alive_and_tell_how_it_has_ended(
+    q: Queue, server: ReceiverProcess, tmp_path: Path, status: int, state: str
+) -> None:
+    attempt, callback = parked(q)
+    computation = f"(sleep 2; exit {status})"
+    short = {"./simulation": computation, "sleep 60": "sleep 0.1"}
+    *signs, end = run_lines("callbacks.md", server, tmp_path, callback, **short)
+    assert len(signs) > 1 and sorted(sign["until"] for sign in signs) == [sign["until"] for sign in signs]
+    assert end == {"job_id": attempt.job_id, "number": 1, "state": state}
 
 
 @pytest.mark.skipif(not shutil.which("prlimit"), reason="the limit is set by prlimit")
