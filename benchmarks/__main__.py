@@ -16,7 +16,7 @@ from .report import as_json, as_table, head
 
 def parser(known: dict[str, Benchmark]) -> argparse.ArgumentParser:
     """Describe the command line."""
-    listing = "\n".join(f"  {name:9} {b.method.split('. ')[0]}." for name, b in sorted(known.items()))
+    listing = "\n".join(f"  {name:16} {b.method.split('. ')[0]}." for name, b in sorted(known.items()))
     form = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Measure awa-pool beside its yardsticks in the same run, alternating.",

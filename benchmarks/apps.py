@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import time
 from collections.abc import Iterator
@@ -45,6 +46,19 @@ class Ping:
 
 
 @dataclass
+class Mark:
+    """A job that writes into the file at `path` when it starts, and then lets nothing else of its worker run for `hold_s` seconds."""
+
+    path: str
+    hold_s: float = 0.0
+
+
+@dataclass
+class MarkOther(Mark):
+    """The same, of another kind."""
+
+
+@dataclass
 class Stage:
     """A job that stages an empty job into `queue`."""
 
@@ -81,6 +95,18 @@ def burning(job: Job[Burn]) -> None:
 def ping(job: Job[Ping]) -> None:
     """Ring the benchmark's bell."""
     _bells[0].ring(job.args.sent_ns)
+
+
+def mark(job: Job[Mark]) -> None:
+    """Leave a line, and hold the interpreter's lock as native code may."""
+    with open(job.args.path, "a") as file:
+        file.write(f"{time.monotonic()} {job.args.hold_s}\n")
+    if job.args.hold_s:
+        ctypes.PyDLL(None).usleep(int(job.args.hold_s * 1e6))
+
+
+client.task(Mark, queue=QUEUE)(mark)
+client.task(MarkOther, queue=QUEUE)(mark)
 
 
 @client.task(Stage, queue=QUEUE)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import quantiles
 
+from awa_pool import Client
 from benchmarks import environments, ours, peers
 from benchmarks.apps import Ping, client_for
 from benchmarks.registry import Benchmark, Plan, Row
@@ -34,18 +35,26 @@ class Listener:
 
 
 @contextlib.contextmanager
-def our_side(plan: Plan, folder: str) -> Iterator[Callable[[], float]]:
-    """Run our pool idle; gives a function that inserts one job and returns how long it waited."""
+def idle_pool(plan: Plan, folder: str) -> Iterator[tuple[str, Client, Listener]]:
+    """Run our pool idle; gives its database's address, a producer, and what hears of pings that start."""
     listener = Listener(folder, "ours")
     with database(plan.server) as dsn:
         ours.migrate(dsn)
         with ours.pool(dsn, plan.workers, bell=listener.path), client_for(dsn) as client:
+            yield dsn, client, listener
 
-            def sample() -> float:
-                client.insert(Ping(time.monotonic_ns()))
-                return listener.wait_ms()
 
-            yield sample
+def pickup_ms(client: Client, listener: Listener) -> float:
+    """Insert one job; returns how long it waited for its start."""
+    client.insert(Ping(time.monotonic_ns()))
+    return listener.wait_ms()
+
+
+@contextlib.contextmanager
+def our_side(plan: Plan, folder: str) -> Iterator[Callable[[], float]]:
+    """Run our pool idle; gives a function that inserts one job and returns how long it waited."""
+    with idle_pool(plan, folder) as (_, client, listener):
+        yield lambda: pickup_ms(client, listener)
 
 
 @contextlib.contextmanager
