@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import psycopg
 import pytest
 from apps.staging import Follow, Stage, StageAsync
-from apps.staging import client as app
 from pool_rig import PoolProcess, pool, wait_until
-
-from awa_pool import Client
+from staging_rig import client_for, ended, follow_ups
 
 
 class Case(NamedTuple):
@@ -33,35 +31,10 @@ TABLE = [
     Case("cancel", "cancelled", 0),
     Case("swallow", "failed", 0),
     Case("swallow_retry", "retryable", 0),
+    Case("swallow_snooze", "scheduled", 0),
+    Case("swallow_cancel", "cancelled", 0),
+    Case("swallow_raise", "retryable", 0),
 ]
-
-
-def client_for(dsn: str) -> Client:
-    """A client that knows the app's tasks."""
-    client = Client(dsn)
-    client.registry = app.registry
-    return client
-
-
-def follow_ups(dsn: str, name: str) -> list[tuple[int, dict[str, Any]]]:
-    """Number and metadata of the follow-ups of that name, in the order of their ids."""
-    with psycopg.connect(dsn) as conn:
-        return conn.execute(
-            "select (args ->> 'n')::int, metadata from awa_pool.jobs "
-            "where kind = 'follow' and args ->> 'of' = %s order by id",
-            (name,),
-        ).fetchall()
-
-
-def ended(client: Client, job_id: int, state: str, process: PoolProcess) -> Any:
-    """Wait for a job's state; returns the job."""
-    try:
-        return wait_until(
-            f"job {job_id} is {state}",
-            lambda: (row := client.get_job(job_id)) is not None and row.state == state and row,
-        )
-    except AssertionError as late:
-        raise AssertionError(f"{late}\n{client.get_job(job_id)}\n{process.log}") from None
 
 
 def check(dsn: str, process: PoolProcess, cases: list[Case]) -> None:
@@ -81,6 +54,8 @@ def check(dsn: str, process: PoolProcess, cases: list[Case]) -> None:
             if case.how == "swallow":
                 assert row.errors[-1]["type"].endswith("StagingError.Invalid")
                 assert "priority" in row.errors[-1]["error"]
+            if case.how == "swallow_raise":
+                assert (row.errors[-1]["type"], row.errors[-1]["error"]) == ("ValueError", "no")
 
 
 def test_follow_ups_exist_exactly_if_the_attempt_completed(dsn: str, tmp_path: Path) -> None:
@@ -96,22 +71,6 @@ def test_they_do_with_a_finalizer_killed_between_a_commit_and_its_acknowledgemen
     with pool(tmp_path, dsn, app="apps.staging:client", queues=["default"], faults=faults) as process:
         check(dsn, process, TABLE)
         wait_until("a finalizer ended there", (tmp_path / "finalizer.committed").exists)
-
-
-def test_a_worker_killed_after_it_staged_leaves_nothing_and_the_next_attempt_all(
-    dsn: str, tmp_path: Path
-) -> None:
-    with (
-        pool(tmp_path, dsn, app="apps.staging:client", queues=["default"]) as process,
-        client_for(dsn) as client,
-    ):
-        job_id = client.insert(Stage("killed", "die"))
-        row = ended(client, job_id, "retryable", process)
-        assert follow_ups(dsn, "killed") == []
-        assert "SIGKILL" in row.errors[-1]["error"]
-        client.retry(job_id)
-        ended(client, job_id, "completed", process)
-        assert [n for n, _ in follow_ups(dsn, "killed")] == [0]
 
 
 def test_shared_keys_in_opposite_orders_give_one_job_each(dsn: str, tmp_path: Path) -> None:
