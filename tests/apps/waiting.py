@@ -25,8 +25,18 @@ class Paid:
 
 
 @dataclass
+class Before:
+    """A follow-up that is staged before the first wait."""
+
+    of: int
+    fill: str = ""
+
+
+@dataclass
 class Pay:
-    """Ask `times` times: write each callback's id into the file `note`.N, wait, and go on with the payload; then stage `Paid`."""
+    """Stage `Before`; ask `times` times: write each callback's id into the file `note`.N, wait, and go on with the payload; then
+    stage `Paid`.
+    """
 
     note: str = ""
     times: int = 1
@@ -56,9 +66,17 @@ def write(path: str, text: str) -> None:
 
 
 def began(job: Job[Pay] | Job[PayAsync]) -> None:
-    """Note that a handler begins."""
+    """Note that a handler begins, and stage what does not depend on an answer."""
+    stage(job)
     with open(f"{job.args.note}.began", "a") as file:
         file.write(f"{job.attempt} {job.run_lease} {os.getpid()}\n")
+
+
+def stage(job: Job[Pay] | Job[PayAsync]) -> None:
+    """Stage `Before`: once, or so much that the limits of an attempt allow it once and not twice."""
+    count, fill = {"many": (9, ""), "large": (2, "x" * 20_000)}.get(job.args.how, (1, ""))
+    for _ in range(count):
+        job.enqueue_on_completion(Before(job.id, fill))
 
 
 def stay(path: str) -> None:
@@ -109,6 +127,10 @@ async def ask_others(job: Job[PayAsync]) -> list[object]:
 def paid(job: Job[Paid]) -> None: ...
 
 
+@client.task(Before, queue="looked_at")
+def before(job: Job[Before]) -> None: ...
+
+
 @client.task(Nothing)
 def nothing(job: Job[Nothing]) -> None: ...
 
@@ -138,6 +160,8 @@ def pay(job: Job[Pay]) -> None:
         except AwaError as problem:
             write(f"{note}.raised", type(problem).__name__)
             raise
+    if job.args.how in ("many", "large"):
+        stage(job)
     job.enqueue_on_completion(Paid(job.id, payloads))
 
 
@@ -163,4 +187,6 @@ async def pay_async(job: Job[PayAsync]) -> None:
         except AwaError as problem:
             write(f"{note}.raised", type(problem).__name__)
             raise
+    if job.args.how in ("many", "large"):
+        stage(job)
     job.enqueue_on_completion(Paid(job.id, payloads))

@@ -69,13 +69,16 @@ def began(note: Path) -> list[list[int]]:
 
 
 def paid(dsn: str, job_id: int) -> list[Any]:
-    """The payloads of each follow-up."""
+    """The payloads of each follow-up staged after the waits; of those before them there is one for each."""
     with psycopg.connect(dsn) as conn:
         found = conn.execute(
-            "select args -> 'payloads' from awa_pool.jobs where kind = 'paid' and (args ->> 'of')::bigint = %s",
+            "select kind, args -> 'payloads' from awa_pool.jobs where kind in ('before', 'paid')"
+            " and (args ->> 'of')::bigint = %s order by id",
             (job_id,),
-        )
-        return [payloads for (payloads,) in found.fetchall()]
+        ).fetchall()
+    payloads = [payloads for kind, payloads in found if kind == "paid"]
+    assert [kind for kind, _ in found] == ["before", "paid"] * len(payloads), found
+    return payloads
 
 
 def test_handlers_wait_again_and_again_on_one_attempt_and_lease(

@@ -98,10 +98,17 @@ def test_each_way_of_parking_comes_to_its_state(client: Client, dsn: str, tmp_pa
         reaches(client, staged, "waiting_external", process)
         assert len(follow_ups(dsn, "asked", staged)) == 1  # of the spec; its own is dropped
         process.logged(f"job {staged}, kind gate, waits for a callback: the 1 follow-ups")
+        alike = client.insert(GateAsync(str(tmp_path / "alike"), "staged"))
+        reaches(client, alike, "waiting_external", process)
+        assert follow_ups(dsn, "asked", alike) == []
+        process.logged(f"job {alike}, kind gate_async, waits for a callback: the 1 follow-ups")
         wait_until(
-            "the count of it",
-            lambda: "awa_pool_follow_ups_dropped_total 1.0" in process.fetch("/metrics")[1],
+            "the count of both",
+            lambda: "awa_pool_follow_ups_dropped_total 2.0" in process.fetch("/metrics")[1],
         )
+        client.resume_external(id_in(tmp_path / "alike"), 1)
+        reaches(client, alike, "completed", process)
+        assert follow_ups(dsn, "asked", alike) == [] and len(follow_ups(dsn, "answered", alike)) == 1
         assert client.cancel(staged) == "cancelled"
         reaches(client, staged, "cancelled", process)
         with pytest.raises(CallbackNotFound):
