@@ -1,7 +1,7 @@
 -- finish_with_follow_ups(end, follow_ups) -> (status, state, inserted, skipped): one attempt's end, and the jobs that exist
 -- exactly if it is written. `end` is an item of finish, `follow_ups` an array of items of enqueue_many, put in in its order.
 -- status as of finish; skipped: [kind, holder] of each follow-up whose key another job holds, and goes on holding at least
--- until this transaction has ended.
+-- until this transaction has ended. A key that the job itself held and has given up by this end goes to the first that wants it.
 -- An end with the outcome `park` is an item of park_attempts: status may be 'refused' too, and a duplicate, which is cancelled
 -- instead, brings no follow-ups.
 -- Arrow: running -> whatever the outcome says; (new) -> available | scheduled. Guard: as finish; as park_attempts.
@@ -21,6 +21,9 @@ declare
     v record;
     v_bit bigint;
     v_parked boolean := true;  -- or it has ended in another way
+    v_own int[];  -- places of follow-ups that wanted the key of this job, which is free now
+    v_taken int[];
+    v_lost json;
 begin
     if v_keyed then
         select * into k from hold_follow_up_keys(p_follow_ups);
@@ -43,6 +46,35 @@ begin
     inserted := 0;
     if status = 'done' and v_parked then
         if v_keyed then
+            if skipped is not null then
+                -- All other holders are locked. Nobody is waited for: until this transaction has ended the key is its own.
+                v_own := array(
+                    select i from generate_subscripts(k.keys, 1) as i
+                    where not k.fresh[i] and not exists (select from unique_claims as u where u.unique_key = k.keys[i]));
+                if v_own <> '{}' then
+                    select
+                        array_agg(o.place) filter (where t.holder is null),
+                        json_agg(json_build_array(p_follow_ups -> (o.place - 1) ->> 'kind', t.holder))
+                            filter (where t.holder is not null)
+                    into v_taken, v_lost
+                    from unnest(v_own) with ordinality as o(place, n)
+                    left join take_keys(
+                        array(select k.keys[w.i] from unnest(v_own) with ordinality as w(i, n) order by w.n),
+                        array(select k.ids[w.i] from unnest(v_own) with ordinality as w(i, n) order by w.n)) as t
+                        on t.place = o.n;
+                    k.fresh := array(
+                        select f.is_fresh or f.place = any (v_taken)
+                        from unnest(k.fresh) with ordinality as f(is_fresh, place) order by f.place);
+                    skipped := (
+                        select json_agg(s.entry)
+                        from (
+                            select e as entry from json_array_elements(k.skipped) as e
+                            where (e ->> 1)::bigint <> (p_end ->> 'job_id')::bigint
+                            union all
+                            select e from json_array_elements(v_lost) as e
+                        ) as s);
+                end if;
+            end if;
             perform enqueue_many_timed(p_follow_ups, k.ids, k.fresh, true);
             inserted := (select count(*) from unnest(k.fresh) as n(fresh) where n.fresh);
         else

@@ -71,6 +71,25 @@ def test_an_end_that_is_written_again_is_stale_and_leaves_its_follow_ups_their_k
     assert q.one("select count(*) from awa_pool.jobs where queue = 'parked'") == 1
 
 
+def test_a_follow_up_equal_to_its_parent_is_skipped_where_the_parent_keeps_the_key(q: Queue) -> None:
+    parent = claimed_unique(q, 1, DEFAULT)
+    assert end(q.conn, parent, unique(1)) == ("done", "completed", 0, [["follow", parent.job_id]])
+    assert holders(q) == [(1, parent.job_id)]
+
+
+def test_a_follow_up_equal_to_its_parent_takes_over_the_key_that_the_parent_gives_up(q: Queue) -> None:
+    """A job that puts itself in again: otherwise there would be neither the next one nor a holder of the key."""
+    other, parent = claimed_unique(q, 2, DEFAULT), claimed_unique(q, 1, WORKING)
+    wanted = [{**unique(2), "kind": "other"}, unique(1, WORKING), {**unique(1), "kind": "twin"}, unique(3)]
+    status, state, inserted, skipped = end(q.conn, parent, *wanted)
+    held = dict(holders(q))
+    heir = held[1]
+    assert (status, state, inserted) == ("done", "completed", 2)
+    assert sorted(held) == [1, 2, 3] and held[2] == other.job_id
+    assert skipped == [["other", other.job_id], ["twin", heir]]
+    assert q.state(heir) == "available" and heir != parent.job_id
+
+
 @pytest.mark.parametrize("keyed", [False, True], ids=["plain", "unique"])
 def test_follow_ups_tell_a_dispatcher_that_waits_for_their_queue_as_they_commit(
     q: Queue, dsn: str, keyed: bool
