@@ -64,13 +64,14 @@ def test_outcomes_without_a_handler_bring_theirs_even_where_the_evaluating_worke
     ):
         killed = client.insert(Try("die"))
         last = client.insert(Try("die", mark=str(tmp_path / "evaluated")), max_attempts=1)
-        late = client.insert(Try("hang"), deadline=1.0)
+        late = client.insert(Try("hang", mark=str(tmp_path / "evaluated too")), deadline=1.0)
         (retried,) = await_told(dsn, killed, 1, process)
         assert retried[0] == "retried" and "SIGKILL" in retried[1][0] and retried[1][1:] == ["1", "datetime"]
         (exhausted,) = await_told(dsn, last, 1, process)
         assert exhausted[0] == "exhausted" and "SIGKILL" in exhausted[1][0]
         assert (tmp_path / "evaluated").exists()
         assert await_told(dsn, late, 1, process) == [("rescued", ["deadline_exceeded"])]
+        assert (tmp_path / "evaluated too").exists()
         with psycopg.connect(dsn, autocommit=True) as conn:
             by_hand = client.insert(Try("wait"))
             wait_until(
@@ -80,14 +81,21 @@ def test_outcomes_without_a_handler_bring_theirs_even_where_the_evaluating_worke
         assert await_told(dsn, by_hand, 1, process) == [("cancelled", ["cancelled_by_hand"])]
 
 
-def test_a_rescued_attempt_brings_its_follow_up_in_another_pool(dsn: str, tmp_path: Path) -> None:
+def test_a_rescued_attempt_brings_its_follow_up_in_another_pool_even_where_that_evaluating_worker_is_killed_once(
+    dsn: str, tmp_path: Path
+) -> None:
     options = {"app": "apps.registered:client", "queues": ["default"], "heartbeat_s": 0.5, "stale_s": 2.0}
+    mark = tmp_path / "evaluated"
     with client_for(dsn) as client:
         with pool(tmp_path, dsn, **options) as first:
-            job_id = client.insert(Try("wait"))
+            job_id = client.insert(Try("wait", mark=str(mark)))
             wait_until(
                 "it runs", lambda: (row := client.get_job(job_id)) is not None and row.state == "running"
             )
             first.process.kill()
         with pool(tmp_path, dsn, **options) as second:
             assert await_told(dsn, job_id, 1, second) == [("rescued", ["stale_heartbeat"])]
+            assert mark.exists() and second.log.count("replacing it") == 1, second.log
+            with psycopg.connect(dsn) as conn:
+                owed = "select state, attempt from awa_pool.jobs where kind = 'awa:outcome'"
+                assert conn.execute(owed).fetchall() == [("completed", 2)]
