@@ -40,7 +40,9 @@ def test_a_socket_folder_with_too_long_a_path_is_refused_once_with_path_length_a
     tmp_path: Path, dsn: str
 ) -> None:
     """B038."""
-    (tmp_path / "app.py").write_text("from awa_pool import Client\nclient = Client()\n")
+    (tmp_path / "app.py").write_text(
+        "from awa_pool import Client\nclient = Client()\n@client.task(dict, kind='k')\ndef k(job): pass\n"
+    )
     far = tmp_path / ("y" * 120)
     done = run("app:client", "--run-dir", str(far), "--drain", cwd=tmp_path, AWA_POOL_DSN=dsn)
     assert done.returncode == 2
