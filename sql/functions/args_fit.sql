@@ -8,7 +8,7 @@ as $$
         json_typeof(p_args) = 'object'
         and octet_length(p_args::text) <= 8388608
         and (strpos(p_args::text, e'\\u') = 0 or {schema}.json_is_exact(p_args))
-        and (p_args::text !~ e'\\d{19}|[eE]\\+?\\d{3}' or {schema}.numbers_fit(p_args))
+        and {schema}.numbers_fit(p_args)
         and (octet_length(p_args::text) < 130 or {schema}.levels_fit(p_args)),
         false)
 $$;

@@ -21,7 +21,7 @@ declare
     v_slot int;
     -- No args can be too large, too deep, or hold a number that no reader can.
     v_sound boolean := octet_length(p_jobs::text) <= 8388608
-        and (p_exact or (p_jobs::text !~ e'\\d{19}|[eE]\\+?\\d{3}' and levels_fit(p_jobs)));
+        and (p_exact or (numbers_fit(p_jobs) and levels_fit(p_jobs)));
 begin
     if p_jobs is null or json_typeof(p_jobs) <> 'array' then
         perform refuse_request('', 'jobs: must be an array of objects');

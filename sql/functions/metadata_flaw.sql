@@ -16,7 +16,7 @@ begin
     if strpos(p_metadata::text, e'\\u') > 0 and not json_is_exact(p_metadata) then
         return 'holds a NUL or half a surrogate pair';
     end if;
-    if p_metadata::text ~ e'\\d{19}|[eE]\\+?\\d{3}' and not numbers_fit(p_metadata) then
+    if not numbers_fit(p_metadata) then
         return 'holds an integer that does not fit 64 bits, signed, or a number beyond what a float holds';
     end if;
     if not levels_fit(p_metadata) then

@@ -18,7 +18,7 @@ as $$
             then format('args: has %s bytes; at most 8388608 are allowed', octet_length(p_args::text))
         when strpos(p_args::text, e'\\u') > 0 and not json_is_exact(p_args)
             then 'args: holds a NUL or half a surrogate pair'
-        when p_args::text ~ e'\\d{19}|[eE]\\+?\\d{3}' and not numbers_fit(p_args)
+        when not numbers_fit(p_args)
             then 'args: holds an integer that does not fit 64 bits, signed, or a number beyond what a float holds'
         when not levels_fit(p_args) then 'args: nested deeper than 64 levels'
         when p_metadata is not null and metadata_flaw(p_metadata) is not null
