@@ -185,9 +185,7 @@ class RegisterCallback(Message):
     timeout_s: float
     rules: dict[str, Any] = field(default_factory=dict)  # expressions by the name of their argument
     over: str = ""  # the callback that its handler has waited for last, and waits for no more
-    nth: int = (
-        1  # counts the callbacks that this attempt has asked for: one that comes late replaces no newer one
-    )
+    nth: int = 1  # counts the callbacks that this attempt has asked for: a late one replaces no newer one
 
 
 @dataclass(frozen=True, slots=True)

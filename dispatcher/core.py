@@ -338,14 +338,13 @@ class Dispatcher:
             self.claiming.look_again()
             return
         words = payload.split()
-        if len(words) == 2 and words[0] == "returned":
-            self.claiming.look_again(new=not self.unplaced.gave_back(words[1]))
-            return
         match words[0] if words else "":  # another version's notice, or anybody's: NOTIFY is open to all
             case "cancel":
                 self.cancels.notified(words)
             case "callback":
                 self.waiting.news(words)
+            case "returned" if len(words) == 2:
+                self.claiming.look_again(new=not self.unplaced.gave_back(words[1]))
 
     def _store_says_no(self, event: StoreSaysNo) -> None:
         match event.what:

@@ -138,12 +138,7 @@ class Desk:
 
     def give_back_stock(self) -> int:
         """Return everything in stock to the database."""
-        jobs = self.books.stocked
-        if jobs:
-            for receipt in self.books:
-                if receipt.stock:
-                    self.end(receipt, receipt.stock, Outcome.RETURN)
-        return jobs
+        return sum(self.give_back_shelf(name) for name in self.stock.shelves)
 
     def give_back_shelf(self, name: str) -> int:
         """Return to the database what is in stock for the lanes of that name."""

@@ -14,10 +14,9 @@ STALE_STOCK_S = 1.0
 """Jobs of which none could be handed over for so long go back to the database."""
 LOOK_S = 0.1
 """The same when they have gone back before, and nothing was handed over since."""
-FIRST_PAUSE_S, LONGEST_PAUSE_S = (
-    1.0,
-    5.0,
-)  # a claim keeps the word for 10 s that this host wants to be notified
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 5.0
+"""A claim keeps the word for 10 s that this host wants to be notified."""
 NEWS_PAUSE_S = 1.0
 """What is notified is looked at after this pause at the latest, or jobs would go to and fro with each that is put in."""
 

@@ -154,9 +154,8 @@ class Pulse:
                 case StoreFailed(token=token, error=error):
                     self._forget(token)
                     self._due_s[token] = now_s + RETRY_S
-                    self._want_queues = (
-                        self._want_queues and token != _KNOWN
-                    )  # a warning is not worth a quarrel
+                    if token == _KNOWN:  # a warning is not worth a quarrel
+                        self._want_queues = False
                     if token in (_REGISTER, _BEAT) and not isinstance(error, StoreConflict):
                         news += self._lost(error)
         return news
