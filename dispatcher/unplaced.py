@@ -47,11 +47,14 @@ class Unplaced:
     def give_back(self) -> int:
         """Return what is stale to the database."""
         desk, jobs = self._desk, 0
-        for name, stale_s in self._stale_s().items():
-            if desk.now_s >= stale_s:
-                self._receipts = {segment.receipt.receipt_id for segment in desk.stock.shelves[name]}
-                jobs += desk.give_back_shelf(name)
-                self._note(name)
+        stale = [name for name, stale_s in self._stale_s().items() if desk.now_s >= stale_s]
+        if stale:  # of all shelves that go now: the database names one receipt of those that go together
+            self._receipts = {
+                segment.receipt.receipt_id for name in stale for segment in desk.stock.shelves[name]
+            }
+        for name in stale:
+            jobs += desk.give_back_shelf(name)
+            self._note(name)
         return jobs
 
     def rests(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -53,20 +54,30 @@ def test_results_are_not_held_back_for_those_of_handlers_that_wait() -> None:
     assert not ended.more
 
 
-def test_seats_are_given_away_up_to_a_bound_and_the_page_shows_who_waits(tmp_path: Any) -> None:
-    page = Page.create(str(tmp_path / "page"), 4, ["waits"])
-    core = LaneCore(1, "i", "async", 2, ["waits"])
-    seats = Seats(core, page.async_, 1, 2, 2, lambda call: call())
-    piece = Piece("default", 2, 3, 5, 9, list(range(8)), [], 0)
-    piece.row = page.async_.open_piece(3, 5, 9)
-    reader = PageReader(str(tmp_path / "page"))
-    own = SimpleNamespace(in_handler=lambda: True)
+class Sitting:
+    """A lane of two slots with its page, and attempts of one receipt that take seats in it."""
 
-    def sit(index: int) -> Any:
-        assert seats.room
-        seat = seats.take(piece, index, [index, "waits", {}, 1, 1, 25, None], 0, 1.0, None)
-        seat.reins = own  # type: ignore[assignment]
+    def __init__(
+        self, path: Path, worker: int = 1, post: Callable[[Any], object] = lambda call: call()
+    ) -> None:
+        self.page = Page.create(str(path), 4, ["waits"])
+        self.core = LaneCore(worker, "i1", "async", 2, ["waits"])
+        self.seats = Seats(self.core, self.page.async_, worker, 2, 2, post)
+        self.piece = Piece("default", 2, 3, 5, 9, list(range(8)), [], 0)
+        self.piece.row = self.page.async_.open_piece(3, 5, 9)
+
+    def sit(self, index: int, *, own: bool = True) -> Any:
+        """Take a seat; `own`: it is the handler itself that begins to wait."""
+        assert self.seats.room
+        seat = self.seats.take(self.piece, index, [index, "waits", {}, 1, 1, 25, None], 0, 1.0, None)
+        seat.reins = SimpleNamespace(in_handler=lambda: own)  # type: ignore[assignment]
         return seat
+
+
+def test_seats_are_given_away_up_to_a_bound_and_the_page_shows_who_waits(tmp_path: Any) -> None:
+    sitting = Sitting(tmp_path / "page")
+    seats, sit = sitting.seats, sitting.sit
+    reader = PageReader(str(tmp_path / "page"))
 
     def shown() -> dict[int, Phase]:
         return {each.index: each.phase for each in reader.running("async")}
@@ -90,22 +101,14 @@ def test_seats_are_given_away_up_to_a_bound_and_the_page_shows_who_waits(tmp_pat
     seats.leave(taken[1])  # while it waits
     seats.leave(taken[0])
     assert seats.room and shown() == {}
-    assert core.step(Arrived(Audit(1)), 1.0) == [ToDispatcher(Holding(1, [], []))]
+    assert sitting.core.step(Arrived(Audit(1)), 1.0) == [ToDispatcher(Holding(1, [], []))]
     again = [sit(4), sit(5)]
     assert not seats.room and len(again) == 2
 
 
 def test_a_dispatcher_that_looks_for_what_runs_passes_by_what_waits(tmp_path: Path) -> None:
-    page = Page.create(str(tmp_path / "w3-i1.page"), 4, ["waits"])
-    core = LaneCore(3, "i1", "async", 2, ["waits"])
-    seats = Seats(core, page.async_, 3, 2, 2, lambda call: call())
-    piece = Piece("default", 2, 3, 5, 9, list(range(8)), [], 0)
-    piece.row = page.async_.open_piece(3, 5, 9)
-    taken = []
-    for index in (0, 1):
-        seat = seats.take(piece, index, [index, "waits", {}, 1, 1, 25, None], 0, 1.0, None)
-        seat.reins = SimpleNamespace(in_handler=lambda: True)  # type: ignore[assignment]
-        taken.append(seat)
+    sitting = Sitting(tmp_path / "w3-i1.page", worker=3)
+    taken = [sitting.sit(0), sitting.sit(1)]
     taken[0].begins_to_wait()
     (run,) = look_at_running(str(tmp_path)).rows
     assert (run.worker, run.incarnation, run.lane, run.receipt_id, run.index) == (3, "i1", "async", 5, 1)
@@ -116,18 +119,10 @@ def test_a_dispatcher_that_looks_for_what_runs_passes_by_what_waits(tmp_path: Pa
 def test_the_page_shows_at_once_who_waits_and_who_goes_on_whenever_the_lane_hears_of_it(
     tmp_path: Any,
 ) -> None:
-    page = Page.create(str(tmp_path / "page"), 4, ["waits"])
-    core = LaneCore(1, "i", "async", 2, ["waits"])
     posted: list[Any] = []
-    seats = Seats(core, page.async_, 1, 2, 2, posted.append)
-    piece = Piece("default", 2, 3, 5, 9, list(range(8)), [], 0)
-    piece.row = page.async_.open_piece(3, 5, 9)
+    sitting = Sitting(tmp_path / "page", post=posted.append)
+    seats, sit = sitting.seats, sitting.sit
     reader = PageReader(str(tmp_path / "page"))
-
-    def sit(index: int, *, own: bool = True) -> Any:
-        seat = seats.take(piece, index, [index, "waits", {}, 1, 1, 25, None], 0, 1.0, None)
-        seat.reins = SimpleNamespace(in_handler=lambda: own)  # type: ignore[assignment]
-        return seat
 
     def phase() -> Phase:
         (shown,) = reader.running("async")
