@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 SLOTS = 24
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 _EACH_SLOT = re.compile(r"\{each_slot\}(.*?)\{end_slot\}", re.DOTALL)
 _UNSAFE = re.compile(r"[\x00-\x1f$%{}\\']")
 

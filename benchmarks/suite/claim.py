@@ -67,7 +67,7 @@ def one_case(dsn: str, pinned: bool, analysed: bool, jobs: int) -> Iterator[tupl
         if pinned:
             holder = stack.enter_context(psycopg.connect(dsn))
             holder.execute("set transaction isolation level repeatable read")
-            holder.execute("select pg_current_xact_id(), count(*) from awa_pool.cursors")
+            holder.execute("select pg_current_xact_id(), count(*) from awa_pool.meta")
         claimer = Claimer(conn)
         claimer.claim_ms()  # plans are made
         if analysed:

@@ -149,7 +149,7 @@ def one_case(dsn: str, pin: str, plan: Plan) -> Iterator[Row]:
     run = Run(dsn, plan.rate, SETTLE_S + span_s)
     with psycopg.connect(dsn) as holder:
         holder.execute("set transaction isolation level repeatable read")
-        holder.execute("select count(*) from awa_pool.cursors")
+        holder.execute("select count(*) from awa_pool.meta")
         if pin == "a writer":
             holder.execute("select pg_current_xact_id()")
         run.started_s = time.monotonic()

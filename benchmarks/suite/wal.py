@@ -29,7 +29,7 @@ def one_drain(plan: Plan, pinned: bool) -> tuple[float, float]:
         if pinned:
             holder = stack.enter_context(psycopg.connect(dsn))
             holder.execute("set transaction isolation level repeatable read")
-            holder.execute("select pg_current_xact_id(), count(*) from awa_pool.cursors")
+            holder.execute("select pg_current_xact_id(), count(*) from awa_pool.meta")
         time.sleep(STATISTICS_SETTLE_S)
         churn, wal = int(data.one("churn")[0]), int(data.one("wal_bytes")[0])
         data.await_completed(data.resume(), jobs)

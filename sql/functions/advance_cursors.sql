@@ -13,7 +13,7 @@ begin
             -- after the lock: what another claim took meanwhile is behind its cursor, what came stays ahead
             continue when {schema}.peek_lanes(s, p_queue) & (1 << p) <> 0;
             last := (select w.cur from {schema}.cursors as k
-                       join {schema}.cursor_windows as w on w.window_id = k.window_id
+                       join {schema}.cursor_windows as w on w.slot = s and w.window_id = k.window_id
                       where k.slot = s and k.queue = p_queue and k.priority = p order by k.seq desc limit 1);
             continue when pg_snapshot_xmax(last) >= pg_snapshot_xmax(pg_current_snapshot());
             perform {schema}.store_cursor(s, p_queue, p, coalesce(last, '1:1:'), {schema}.snapshot_now());

@@ -69,12 +69,17 @@ begin
                array_agg(s.long_sealed order by s.generation) as sealed, bool_or(s.long_sealed) as any_sealed,
                array_agg(s.mask order by s.generation) as masks, coalesce(bit_or(s.mask), 0) as lanes
           into v
-          from (select t.slot, t.generation, peek_lanes(t.slot, v_name) as mask,
-                       t.state = 'sealed' and t.sealed_at < clock_timestamp() - interval '1 min' as long_sealed
-                  from slots as t
-                 where t.state in ('current', 'sealed')
-                   and not exists (select from drained_lanes as d
-                                    where d.queue = v_name and d.slot = t.slot and d.generation = t.generation)
+          from (select u.slot, u.generation, peek_lanes(u.slot, v_name) as mask,
+                       -- long enough for whoever still puts jobs there to be the sweep's: a minute, or two rotations since
+                       u.sealed_at < clock_timestamp() - interval '1 min'
+                           or u.place < cardinality(l.slots) - 2 as long_sealed
+                  from (select c.*, array(  -- from the oldest on: marks of before may be many, where a snapshot keeps them
+                                    select d.generation * 24 + d.slot from drained_lanes as d
+                                     where d.queue = v_name and d.generation >= c.generations[1]) as drained
+                          from claimable_slots as c order by c.seq desc limit 1) as l
+                 cross join unnest(l.slots, l.generations, l.sealed_at)
+                            with ordinality as u (slot, generation, sealed_at, place)
+                 where u.generation * 24 + u.slot <> all (l.drained)
                 offset 0) as s;
         v_slow := clock_timestamp() > v_began + interval '2 ms';
         if (v.setting).paused_at is not null then

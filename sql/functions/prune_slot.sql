@@ -1,7 +1,7 @@
 -- prune_slot(slot) -> null when the slot is empty and free now, else why not. The caller holds the ring.
 -- The full check runs without a lock; under ACCESS EXCLUSIVE only what can be newer is looked at: rows beyond the
 -- cursors (index probes) and receipts above the last one seen.
--- Locks: the four partitions, ACCESS EXCLUSIVE, not waited for. Errors: none.
+-- Locks: the six partitions, ACCESS EXCLUSIVE, not waited for. Errors: none.
 create or replace function {schema}.prune_slot(p_slot int) returns text
 language plpgsql volatile
 as $$
@@ -18,7 +18,7 @@ begin
     end if;
     begin
         execute format('lock table {schema}.jobs_ready_%1$s, {schema}.receipts_%1$s, {schema}.completions_%1$s, '
-                       '{schema}.tombstones_%1$s in access exclusive mode nowait', p_slot);
+                       '{schema}.tombstones_%1$s, {schema}.cursors_%1$s, {schema}.cursor_windows_%1$s in access exclusive mode nowait', p_slot);
     exception when lock_not_available then
         return format('slot %s: in use', p_slot);
     end;
@@ -28,8 +28,7 @@ begin
         return format('slot %s: used since', p_slot);
     end if;
     execute format('truncate {schema}.jobs_ready_%1$s, {schema}.receipts_%1$s, {schema}.completions_%1$s, '
-                   '{schema}.tombstones_%1$s', p_slot);
-    delete from {schema}.cursors as k where k.slot = p_slot;
+                   '{schema}.tombstones_%1$s, {schema}.cursors_%1$s, {schema}.cursor_windows_%1$s', p_slot);
     delete from {schema}.drained_lanes as d where d.slot = p_slot;
     update {schema}.slots
        set state = 'free', opened_at = null, sealed_at = null, sealed_xid = null, exhausted_at = null, open_from = 0,

@@ -19,7 +19,7 @@ declare
     v_count bigint;
 begin
     perform require_read_committed('rebase');
-    lock table jobs_ready, receipts, completions, tombstones, slots, cursors, cursor_windows, drained_lanes, leases, runtimes, meta
+    lock table jobs_ready, receipts, completions, tombstones, slots, claimable_slots, cursors, cursor_windows, drained_lanes, leases, runtimes, meta
         in access exclusive mode;
     select * into reason, unclaimed, open_attempts, top_job, top_receipt, alive from rebase_plan();
     if reason is null and not p_force then
@@ -41,8 +41,7 @@ begin
     delete from cursors;
     delete from cursor_windows;
     delete from drained_lanes;
-    insert into cursor_windows (prev, cur) values ('600:600:', '600:600:');
-    update slots set sealed_xid = null, open_from = 0;
+    update slots set sealed_xid = null, open_from = 0, state = state;  -- and what its trigger writes
 {each_slot}
     v_count := rebase_{slot}(v_txid);
     if v_count > 0 then

@@ -7,7 +7,7 @@ language plpgsql volatile
 as $$
 begin
     with window_row as (
-        insert into {schema}.cursor_windows (prev, cur) values (p_prev, p_cur) returning window_id
+        insert into {schema}.cursor_windows (slot, prev, cur) values (p_slot, p_prev, p_cur) returning window_id
     )
     insert into {schema}.cursors (slot, queue, priority, window_id, txid, job_id)
     select p_slot, p_queue, p_priority, w.window_id, '0'::xid8, 0 from window_row as w;

@@ -91,7 +91,7 @@ def test_twenty_sleepers_on_other_workers_end_on_their_first_attempt(
         victim = next(iter(on))
         struck = {job for job, _, pid in lines(path) if pid == victim}
         os.kill(victim, how)
-        wait_until("the ten run again", lambda: len(lines(path)) == 40)
+        wait_until("the ten run again within seconds", lambda: len(lines(path)) == 40, 15.0)
         Path(f"{path}.go").touch()
         wait_until("all are completed", lambda: completed(client) == 30)
         assert {job for job, attempt, _ in lines(path) if attempt == 2} == struck
@@ -105,11 +105,11 @@ def test_jobs_that_kill_their_worker_each_time_end_after_exactly_their_attempts_
 ) -> None:
     path = tmp_path / "lines"
     deadly = insert(
-        client, "crash", *[crashing.Crash("kill always", str(path)) for _ in range(30)], max_attempts=2
+        client, "crash", *[crashing.Crash("kill always", str(path)) for _ in range(200)], max_attempts=2
     )
-    plain = insert(client, "plain", *[crashing.Plain(str(path)) for _ in range(150)])
+    plain = insert(client, "plain", *[crashing.Plain(str(path)) for _ in range(1000)])
     with pool(tmp_path, dsn, app=APP) as running:
-        wait_until("all have ended", lambda: ended(client, plain) and ended(client, deadly))
+        wait_until("all have ended", lambda: ended(client, plain) and ended(client, deadly), 120.0)
         assert {client.get_job(job).state for job in plain} == {"completed"}
         assert {client.get_job(job).attempt for job in plain} == {1}
         assert Counter(job for job, _, _ in lines(path)) == dict.fromkeys(deadly, 2)

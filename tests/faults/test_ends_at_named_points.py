@@ -39,20 +39,17 @@ def load_until_all_ends(ledger: Ledger, running: PoolProcess, jobs: int = 400) -
     ledger.put(jobs // 2)
 
 
-@pytest.mark.parametrize(("action", "number"), [("kill", signal.SIGKILL), ("stop", signal.SIGSTOP)])
+@pytest.mark.parametrize("action", ["kill", "stop"])
 def test_actors_that_end_or_stand_still_in_any_window_lose_nothing_and_use_no_attempt(
-    tmp_path: Path, dsn: str, action: str, number: signal.Signals
+    tmp_path: Path, dsn: str, action: str
 ) -> None:
     """A frozen one is noticed within seconds, killed and replaced."""
     marks = tmp_path / "marks"
     marks.mkdir()
     ledger = Ledger(tmp_path / "ledger", dsn)
-    points = ACTORS if number == signal.SIGKILL else [
-        "dispatcher.claimed", "finalizer.committed", "maintenance.answered"
-    ]  # fmt: skip
-    with pool(tmp_path, dsn, faults=at(marks, action, *points), **QUICK) as running:
+    with pool(tmp_path, dsn, faults=at(marks, action, *ACTORS), **QUICK) as running:
         load_until_all_ends(ledger, running)
-        gone(met(marks, *points))
+        gone(met(marks, *ACTORS))
         ledger.put(50)
         ledger.await_ends()
         ledger.judge()
@@ -60,14 +57,15 @@ def test_actors_that_end_or_stand_still_in_any_window_lose_nothing_and_use_no_at
         assert "AWA_POOL_FAULTS is set" in running.log
 
 
-def test_a_worker_that_is_killed_in_any_window_costs_one_attempt_at_most_and_only_of_what_ran(
-    tmp_path: Path, dsn: str
+@pytest.mark.parametrize("action", ["kill", "stop"])
+def test_a_worker_that_ends_or_stands_still_in_any_window_costs_one_attempt_at_most_and_only_of_what_ran(
+    tmp_path: Path, dsn: str, action: str
 ) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
     ledger = Ledger(tmp_path / "ledger", dsn)
     points = [point for point in POINTS if point.startswith("worker.")]
-    with pool(tmp_path, dsn, faults=at(marks, "kill", *points), workers=3, **QUICK) as running:
+    with pool(tmp_path, dsn, faults=at(marks, action, *points), workers=3, **QUICK) as running:
         load_until_all_ends(ledger, running, 1000)
         gone(met(marks, *points))
         ledger.put(50)

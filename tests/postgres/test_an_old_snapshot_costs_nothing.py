@@ -9,7 +9,7 @@ import pytest
 from ring_rig import Session, call, claim, enqueue, finish_all, session, value
 
 TURNS = 36  # one and a half times round
-MOST_MORE = 2.0
+SPREAD = 8  # buffers: what a writer holds stays in the current slot, whose indexes get a level more
 
 
 def buffers(conn: Session) -> int:
@@ -32,7 +32,7 @@ def buffers(conn: Session) -> int:
 def test_claims_stay_as_cheap_while_a_snapshot_is_held_and_the_ring_turns(dsn: str, writes: bool) -> None:
     with session(dsn) as conn, session(dsn, autocommit=False) as holder:
         holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        value(holder, "select count(*) from awa_pool.cursors")
+        value(holder, "select count(*) from awa_pool.meta")
         if writes:
             value(holder, "select pg_current_xact_id()")
         figures: list[int] = []
@@ -51,8 +51,8 @@ def test_claims_stay_as_cheap_while_a_snapshot_is_held_and_the_ring_turns(dsn: s
             call(conn, "sweep()")
             emptied += call(conn, "prune(0, 0)").count("emptied")
             call(conn, "trim_cursors()")
-        first, last = median(figures[2:8]), median(figures[-6:])
-        assert last <= first * MOST_MORE, " ".join(map(str, figures))
+        first, last = median(figures[4:10]), median(figures[-6:])
+        assert last - first <= SPREAD, " ".join(map(str, figures))
         if writes:  # what it holds back is told, and nothing is given up
             told = value(
                 conn, "select count(*) from awa_pool.ring_status() where held_by = 'open_transaction'"

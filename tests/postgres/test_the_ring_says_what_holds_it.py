@@ -79,6 +79,7 @@ def test_an_open_transaction_is_named_and_claims_go_on(dsn: str, status: Any) ->
         rows = json.loads(status("--json"))["ring"]
         assert {row["held_by"] for row in rows if row["slot"] in held} == {"open_transaction"}
         slow.commit()
+        call(conn, "sweep()")  # claims pass the slot by since others were sealed after it
         assert ids(claim(conn)) == late
         finish_all(conn, claim(conn))
         until(

@@ -62,7 +62,7 @@ def test_a_claim_of_twenty_touches_the_same_few_buffers_everywhere(
         load(conn)
         if pinned:
             holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            value(holder, "select count(*), pg_current_xact_id() from awa_pool.cursors")
+            value(holder, "select count(*), pg_current_xact_id() from awa_pool.meta")
         figures = {"start": buffers_per_claim(conn)}
         conn.execute("analyze")
         figures["start, analysed"] = buffers_per_claim(conn)

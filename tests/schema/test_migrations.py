@@ -153,6 +153,31 @@ def test_an_older_schema_is_refused_until_it_is_migrated(dsn: str, monkeypatch: 
         check_schema(conn)
 
 
+def test_cursors_of_an_older_schema_go_on_where_they_stood(empty_dsn: str) -> None:
+    with session(empty_dsn) as conn:
+        conn.execute("create schema awa_pool")
+        for version, file in sqlfiles.migrations("awa_pool"):
+            if version < 6:
+                conn.execute(file.text)  # type: ignore[call-overload]
+        conn.execute(
+            "insert into awa_pool.meta (version, system_identifier) select 5, system_identifier from pg_control_system()"
+        )
+        for _ in range(3):
+            conn.execute(
+                "insert into awa_pool.jobs_ready (queue, kind, args, txid, slot)"
+                " values ('a', 'k', '{}', pg_current_xact_id(), 0)"
+            )
+        conn.execute("insert into awa_pool.cursor_windows (prev, cur) values ('1:1:', pg_current_snapshot())")
+        conn.execute(  # one was claimed, then a second
+            "insert into awa_pool.cursors (slot, queue, priority, window_id, txid, job_id)"
+            " select 0, 'a', 2, 1, r.txid, r.job_id from awa_pool.jobs_ready as r where r.job_id < 3 order by r.job_id"
+        )
+        report = migrate(empty_dsn)
+        assert (report.from_version, report.applied[0]) == (5, "migrations/0006_claims_read_by_slot")
+        assert value(conn, "select count(*) from awa_pool.cursors") == 1
+        assert ids(claim(conn)) == [3]
+
+
 def test_another_cluster_is_refused_until_its_identifier_is_accepted(dsn: str) -> None:
     with session(dsn) as conn:
         conn.execute("update awa_pool.meta set system_identifier = 1")

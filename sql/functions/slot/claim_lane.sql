@@ -20,13 +20,9 @@ declare
     moved boolean := false;
     buried boolean;
 begin
-    select k.window_id, w.prev, w.cur, k.txid, k.job_id, e.buried into c
+    select k.window_id, k.prev, k.cur, k.txid, k.job_id, e.buried into c
       from (select exists (select from {schema}.tombstones_{slot}) as buried) as e
-      left join lateral (
-            select k.window_id, k.txid, k.job_id from {schema}.cursors as k
-             where k.slot = {slot} and k.queue = p_queue and k.priority = p_priority
-             order by k.seq desc limit 1) as k on true
-      left join {schema}.cursor_windows as w on w.window_id = k.window_id;
+      left join lateral {schema}.newest_cursor_{slot}(p_queue, p_priority) as k on true;
     buried := c.buried;
     if c.window_id is null then
         select null::bigint as window_id, '1:1:'::pg_snapshot as prev, {schema}.snapshot_now() as cur,
@@ -117,11 +113,11 @@ begin
                         then {schema}.yield_keys(t.keyed, p.low, p.high, p_runtime is not null) end
               from piece as p, taken as t
         ), window_row as (
-            insert into {schema}.cursor_windows (prev, cur)
-            select c.prev, c.cur from taken as t where moved and t.n > 0
+            insert into {schema}.cursor_windows_{slot} (slot, prev, cur)
+            select {slot}, c.prev, c.cur from taken as t where moved and t.n > 0
             returning window_id
         ), cursor_row as (
-            insert into {schema}.cursors (slot, queue, priority, window_id, txid, job_id)
+            insert into {schema}.cursors_{slot} (slot, queue, priority, window_id, txid, job_id)
             select {slot}, p_queue, p_priority,
                    case when moved then (select w.window_id from window_row as w) else c.window_id end,
                    t.txids[t.n], t.ids[t.n]

@@ -11,12 +11,7 @@ begin
     return query
     select r.queue, r.priority::int, r.txid
       from {schema}.jobs_ready_{slot} as r
-      left join lateral (
-            select k.txid, k.job_id, w.prev, w.cur
-              from {schema}.cursors as k
-              join {schema}.cursor_windows as w on w.window_id = k.window_id
-             where k.slot = {slot} and k.queue = r.queue and k.priority = r.priority
-             order by k.seq desc limit 1) as k on true
+      left join lateral {schema}.newest_cursor_{slot}(r.queue, r.priority) as k on true
      where r.job_id = p_job_id and r.priority > 0
        and (k.prev is null or not (
             pg_visible_in_snapshot(r.txid, k.prev)

@@ -19,17 +19,15 @@ begin
       into ahead, unsure
       from (values (1), (2), (3), (4)) as lane (p)
       left join lateral (
-            select k.txid, k.job_id, pg_snapshot_xmax(w.prev) as beyond,
+            select k.txid, k.job_id, pg_snapshot_xmax(k.prev) as beyond,
                    -- Of the transactions open when the snapshots were taken: one has ended that cur does not show, or that
                    -- the cursor has not passed. Who is still open, as a snapshot held for hours is, has nothing to show.
                    exists (
-                        select from (select pg_snapshot_xip(w.prev) as x union all select pg_snapshot_xip(w.cur)) as o
+                        select from (select pg_snapshot_xip(k.prev) as x union all select pg_snapshot_xip(k.cur)) as o
                          where pg_visible_in_snapshot(o.x, pg_current_snapshot())
-                           and (o.x >= k.txid or not pg_visible_in_snapshot(o.x, w.cur))) as late
-              from {schema}.cursors as k
-              join {schema}.cursor_windows as w on w.window_id = k.window_id
-             where k.slot = {slot} and k.queue = p_queue and k.priority = lane.p
-             order by k.seq desc limit 1) as k on true;
+                           and (o.x >= k.txid or not pg_visible_in_snapshot(o.x, k.cur))) as late
+              from {schema}.newest_cursor_{slot}(p_queue, lane.p) as k
+             where k.prev is not null) as k on true;
     if unsure & ~ahead = 0 then
         return ahead;
     end if;
@@ -37,12 +35,7 @@ begin
     return ahead | (
         select coalesce(bit_or(1 << lane.p), 0)
           from (values (1), (2), (3), (4)) as lane (p)
-         cross join lateral (
-                select k.txid, k.job_id, w.prev, w.cur
-                  from {schema}.cursors as k
-                  join {schema}.cursor_windows as w on w.window_id = k.window_id
-                 where k.slot = {slot} and k.queue = p_queue and k.priority = lane.p
-                 order by k.seq desc limit 1) as k
+         cross join lateral {schema}.newest_cursor_{slot}(p_queue, lane.p) as k
          where unsure & ~ahead & (1 << lane.p) <> 0
            and exists (
                 select from (select pg_snapshot_xip(k.prev) as x union select pg_snapshot_xip(k.cur)) as late

@@ -20,16 +20,9 @@ begin
     if estimated then
         v_share := least(1.0, 100.0 * 8192 / greatest(pg_relation_size('jobs_ready_{slot}'::regclass), 8192));
         with lane as materialized (
-            select p.priority, k.txid, k.job_id, w.prev, w.cur
+            select p.priority, k.txid, k.job_id, k.prev, k.cur
             from (values (1), (2), (3), (4)) as p(priority)
-            cross join lateral (
-                select k.window_id, k.txid, k.job_id
-                from cursors as k
-                where k.slot = {slot} and k.queue = p_queue and k.priority = p.priority
-                order by k.seq desc
-                limit 1
-            ) as k
-            join cursor_windows as w on w.window_id = k.window_id
+            cross join lateral newest_cursor_{slot}(p_queue, p.priority) as k
         )
         select count(*) into v_sampled
         from jobs_ready_{slot} as r tablesample system (v_share * 100) repeatable (1)

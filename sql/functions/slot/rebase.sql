@@ -30,9 +30,14 @@ begin
        set txid = p_txid, priority = abs(r.priority)
      where r.txid >= '600';
     get diagnostics v_unclaimed = row_count;
-    insert into {schema}.cursors (slot, queue, priority, window_id, txid, job_id)
-    select {slot}, q.queue, p, (select max(w.window_id) from {schema}.cursor_windows as w), '0', 0
-      from (select distinct r.queue from {schema}.jobs_ready_{slot} as r) as q
+    with window_row as (
+        insert into {schema}.cursor_windows_{slot} (slot, prev, cur) values ({slot}, '600:600:', '600:600:')
+        returning window_id
+    )
+    insert into {schema}.cursors_{slot} (slot, queue, priority, window_id, txid, job_id)
+    select {slot}, q.queue, p, w.window_id, '0', 0
+      from window_row as w
+     cross join (select distinct r.queue from {schema}.jobs_ready_{slot} as r) as q
      cross join generate_series(1, 4) as p;
     return v_unclaimed;
 end

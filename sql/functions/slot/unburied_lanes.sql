@@ -7,12 +7,7 @@ begin
     return (
         select coalesce(bit_or(1 << lane.p), 0)
           from (values (1), (2), (3), (4)) as lane (p)
-          left join lateral (
-                select k.txid, k.job_id, w.prev, w.cur
-                  from {schema}.cursors as k
-                  join {schema}.cursor_windows as w on w.window_id = k.window_id
-                 where k.slot = {slot} and k.queue = p_queue and k.priority = lane.p
-                 order by k.seq desc limit 1) as k on true
+          left join lateral {schema}.newest_cursor_{slot}(p_queue, lane.p) as k on true
          where p_lanes & (1 << lane.p) <> 0
            and exists (
                 select from {schema}.jobs_ready_{slot} as r

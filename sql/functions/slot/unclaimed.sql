@@ -6,17 +6,7 @@ language sql stable
 as $$
     select u.job_id, u.kind, p.priority, u.available_since
     from (values (1), (2), (3), (4)) as p(priority)
-    left join lateral (
-        select k.txid, k.job_id, w.prev, w.cur
-        from (
-            select k.window_id, k.txid, k.job_id
-            from {schema}.cursors as k
-            where k.slot = {slot} and k.queue = p_queue and k.priority = p.priority
-            order by k.seq desc
-            limit 1
-        ) as k
-        join {schema}.cursor_windows as w on w.window_id = k.window_id
-    ) as c on true
+    left join lateral {schema}.newest_cursor_{slot}(p_queue, p.priority) as c on true
     cross join lateral (
         select r.txid, r.job_id, r.kind, greatest(r.run_at, r.created_at) as available_since
         from {schema}.jobs_ready_{slot} as r
