@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -110,6 +111,17 @@ def finish_all(conn: Session, receipts: list[Receipt]) -> None:
     """Complete every attempt of these receipts."""
     for receipt in receipts:
         assert complete(conn, (receipt, receipt.full))[receipt.receipt_id] == (receipt.full, 0, 0)
+
+
+def give_back(conn: Session, receipts: list[Receipt]) -> None:
+    """End every attempt of these receipts as returned."""
+    items = [
+        {"slot": r.slot, "receipt_id": r.receipt_id, "nonce": r.nonce, "index": i, "job_id": job,
+         "run_lease": json.loads(r.bodies[i])[4], "outcome": "return"}
+        for r in receipts for i, job in enumerate(r.job_ids)
+    ]  # fmt: skip
+    answers = conn.execute("select status from awa_pool.finish(%s::json)", (json.dumps(items),)).fetchall()
+    assert {row[0] for row in answers} == {"done"}
 
 
 def call(conn: Session, expression: str, *values: Any) -> Any:

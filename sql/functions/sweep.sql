@@ -1,8 +1,8 @@
 -- sweep() -> 'nothing', 'busy', or what was found: slots reopened, marks removed, the sequence set right.
 -- Arrow: free or exhausted -> sealed where a row stands that no cursor has passed. Also notes below which receipt
 -- nothing is open, keeps the block ranges of job ids summarised (nothing else does: these tables have no vacuum), and drops what
--- completed attempts have said of their progress.
--- Locks: the ring (try). Errors: AW002.
+-- completed attempts have said of their progress, and cuts an emptied jobs_returned back.
+-- Locks: the ring (try), jobs_returned (try). Errors: AW002.
 create or replace function {schema}.sweep() returns text
 language plpgsql volatile
 set search_path = {schema}, pg_catalog, pg_temp
@@ -55,6 +55,9 @@ begin
         v_found := v_found || format('%s drained lanes have late jobs', v_marks);
     end if;
     perform sweep_progress(1000);
+    if empty_returned() then
+        v_found := v_found || 'cut jobs_returned back'::text;
+    end if;
     return case when v_found = '{}' then 'nothing' else array_to_string(v_found, ', ') end;
 end
 $$;

@@ -6,7 +6,7 @@ from statistics import median
 
 import psycopg
 import pytest
-from ring_rig import Session, call, claim, enqueue, finish_all, session, value
+from ring_rig import Session, call, claim, enqueue, finish_all, give_back, ids, session, value
 
 TURNS = 36  # one and a half times round
 SPREAD = 8  # buffers: what a writer holds stays in the current slot, whose indexes get a level more
@@ -26,6 +26,21 @@ def buffers(conn: Session) -> int:
         " where closed <> (9223372036854775807 >> (63 - n))"
     )
     return int(plan[0]["Plan"]["Shared Hit Blocks"] + plan[0]["Plan"]["Shared Read Blocks"])
+
+
+def test_what_was_given_back_and_claimed_again_costs_nothing_once_the_sweep_has_passed(dsn: str) -> None:
+    with session(dsn) as conn, session(dsn, autocommit=False) as holder:
+        holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        value(holder, "select count(*) from awa_pool.meta")
+        buffers(conn)  # the first reads the catalogue
+        before = buffers(conn)
+        jobs = enqueue(conn, 4000)
+        give_back(conn, claim(conn, total=5000, chunk=63))
+        back = claim(conn, total=5000, chunk=63)
+        assert sorted(ids(back)) == jobs
+        finish_all(conn, back)
+        assert "cut jobs_returned back" in call(conn, "sweep()")
+        assert buffers(conn) <= before + SPREAD, (before, buffers(conn))
 
 
 @pytest.mark.parametrize("writes", [False, True], ids=["a reader", "a writer"])

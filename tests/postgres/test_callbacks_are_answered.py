@@ -79,6 +79,7 @@ def test_what_an_answer_means_may_be_left_open(q: Queue, action: str, state: str
 
 
 def test_a_heartbeat_moves_the_timeout_and_nothing_else(q: Queue) -> None:
+    """B139."""
     attempt, callback = parked(q)
     make_overdue(q, attempt.job_id)
     answer(q, "heartbeat_callback", callback, 3600.0)
@@ -121,6 +122,7 @@ def test_what_cannot_be_an_answer_is_refused_by_name_and_leaves_the_callback_ope
 def test_a_job_whose_callback_times_out_tries_again_and_on_the_last_attempt_fails(
     q: Queue, make: object
 ) -> None:
+    """B139: a heartbeat after that is refused, as any answer is."""
     first, callback = make(q)  # type: ignore[operator]
     last, _ = make(q, max_attempts=1)  # type: ignore[operator]
     assert expire(q) == 0
@@ -134,6 +136,7 @@ def test_a_job_whose_callback_times_out_tries_again_and_on_the_last_attempt_fail
     assert q.one("select run_at > now() from awa_pool.jobs_deferred where job_id = %s", first.job_id)
     assert (dead["state"], dead["dead"], dead["reason"]) == ("failed", True, "callback_timeout")
     refused(q, "resume_external", callback)
+    refused(q, "heartbeat_callback", callback, 3600.0)
     assert q.finish(first.ended("completed")) == [("stale", None)]
     assert expire(q) == 0
 

@@ -59,6 +59,7 @@ def test_a_moved_attempt_completes_on_the_batched_road(q: Queue) -> None:
 
 
 def test_an_answer_that_comes_before_the_wait_is_kept_for_it(q: Queue) -> None:
+    """B137."""
     attempt = q.claimed()
     callback, _ = register(q, attempt)
     assert answer(q, "resume_external", callback, '"early"')[2] == "running"

@@ -7,7 +7,20 @@ import uuid
 
 import psycopg
 import pytest
-from ring_rig import MIB, call, claim, claim_rows, complete, enqueue, finish_all, ids, note, session, value
+from ring_rig import (
+    MIB,
+    call,
+    claim,
+    claim_rows,
+    complete,
+    enqueue,
+    finish_all,
+    give_back,
+    ids,
+    note,
+    session,
+    value,
+)  # fmt: skip
 
 
 def test_a_row_written_after_a_claim_in_the_same_transaction_is_found_later(dsn: str) -> None:
@@ -119,7 +132,7 @@ def test_a_job_given_back_twice_is_claimed_once_each_time(dsn: str) -> None:
         jobs = enqueue(conn, 5)
         receipts = claim(conn)
         for lease in (2, 3):
-            give_back(conn, receipts[0])
+            give_back(conn, receipts[:1])
             receipts = claim(conn)
             assert [r.priority for r in receipts] == [2]
             assert ids(receipts) == jobs
@@ -128,22 +141,10 @@ def test_a_job_given_back_twice_is_claimed_once_each_time(dsn: str) -> None:
         finish_all(conn, receipts)
 
 
-def give_back(conn: psycopg.Connection[tuple[object, ...]], receipt: object) -> None:
-    """End every attempt of a receipt as returned."""
-    r = receipt
-    items = [
-        {"slot": r.slot, "receipt_id": r.receipt_id, "nonce": r.nonce, "index": i, "job_id": job,  # type: ignore[attr-defined]
-         "run_lease": json.loads(r.bodies[i])[4], "outcome": "return"}  # type: ignore[attr-defined]
-        for i, job in enumerate(r.job_ids)  # type: ignore[attr-defined]
-    ]  # fmt: skip
-    answers = conn.execute("select status from awa_pool.finish(%s::json)", (json.dumps(items),)).fetchall()
-    assert {row[0] for row in answers} == {"done"}
-
-
 def test_what_was_given_back_comes_first_in_its_queue(dsn: str) -> None:
     with session(dsn) as conn:
         old = enqueue(conn, 2, priority=4)
-        give_back(conn, claim(conn)[0])
+        give_back(conn, claim(conn)[:1])
         new = enqueue(conn, 2, priority=1)
         assert ids(claim(conn)) == old + new
 

@@ -1,4 +1,4 @@
-"""What a handler stages exists exactly if its attempt's completion has committed: the whole table, against a real pool."""
+"""What a handler stages exists exactly if its attempt's completion has committed: the whole table, against a real pool (B130)."""
 
 from __future__ import annotations
 
