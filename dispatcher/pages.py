@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from awa_pool.errors import AwaError
-from awa_pool.page import LANES, PageReader, read_page
+from awa_pool.page.layout import LANES
+from awa_pool.page.reading import PageReader, read_page
 
 from .events import PagePiece, PageRead, PageRun, PagesRead, ReadPage, RunningRead
 

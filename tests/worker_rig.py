@@ -31,7 +31,7 @@ from awa_pool.messages import (
     Stop,
     WorkerReady,
 )
-from awa_pool.page import PageView, read_page
+from awa_pool.page.reading import PageView, read_page
 from awa_pool.wire import Poller, Router
 from awa_pool.worker.start import Process, WorkerStarter
 

@@ -6,7 +6,8 @@ import signal
 
 from awa_pool.errors import AwaError
 from awa_pool.messages import WorkerGone
-from awa_pool.page import PageView, Phase, read_page
+from awa_pool.page.layout import Phase
+from awa_pool.page.reading import PageView, read_page
 
 _MIB = 1 << 20
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from awa_pool.page import LANES, PageReader, Running
+from awa_pool.page.layout import LANES
+from awa_pool.page.reading import PageReader, Running
 
 from .events import WORKER, LimitsSeen
 from .limits import Attempt, Held, Limits

@@ -7,7 +7,8 @@ from typing import Any
 
 from awa_pool.errors import AwaError
 from awa_pool.metrics import Figures
-from awa_pool.page import LANES, PageReader
+from awa_pool.page.layout import LANES
+from awa_pool.page.reading import PageReader
 
 from .core import Supervisor
 from .events import ACTORS, DISPATCHER, FINALIZER, MAINTENANCE

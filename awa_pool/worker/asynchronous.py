@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from awa_pool.errors import AwaError, LeaseLost
 from awa_pool.job import Job
-from awa_pool.page import LanePage
+from awa_pool.page.writing import LanePage
 from awa_pool.registry import Task
 
 from .bodies import Unreadable

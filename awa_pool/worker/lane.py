@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from awa_pool.page import LanePage
+from awa_pool.page.writing import LanePage
 from awa_pool.wire import Dealer
 
 from .core import LaneCore

@@ -17,7 +17,8 @@ from awa_pool import wire
 from awa_pool.control import Connection, ControlPipe
 from awa_pool.errors import AwaError, ConfigError
 from awa_pool.messages import Configure, Drained, Fatal, Ready
-from awa_pool.page import KillRule, Page
+from awa_pool.page.layout import KillRule
+from awa_pool.page.writing import Page
 from awa_pool.registry import Registry
 
 from . import guard, owed

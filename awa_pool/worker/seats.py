@@ -15,7 +15,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from awa_pool.page import PLACE, LanePage, Phase
+from awa_pool.page.layout import PLACE, Phase
+from awa_pool.page.writing import LanePage
 
 from .core import LaneCore
 from .events import Piece

@@ -13,7 +13,8 @@ from typing import Any
 
 from awa_pool.faults import reach
 from awa_pool.job import Job
-from awa_pool.page import PLACE, LanePage, Phase
+from awa_pool.page.layout import PLACE, Phase
+from awa_pool.page.writing import LanePage
 from awa_pool.registry import Task
 
 from .bodies import Unreadable

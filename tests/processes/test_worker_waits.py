@@ -18,7 +18,7 @@ from awa_pool.messages import (
     Stop,
     WorkerReady,
 )
-from awa_pool.page import Phase
+from awa_pool.page.layout import Phase
 from awa_pool.worker.start import WorkerStarter
 
 KINDS = pytest.mark.parametrize("kind", ["ask", "ask_async"])

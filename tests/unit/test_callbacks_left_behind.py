@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from awa_pool.job import Job
-from awa_pool.page import Page
+from awa_pool.page.writing import Page
 from awa_pool.registry import Registry
 from awa_pool.worker.endings import Endings
 from awa_pool.worker.events import Piece

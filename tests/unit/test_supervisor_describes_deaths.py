@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from awa_pool.messages import WorkerGone
-from awa_pool.page import PLACE, Page, Phase
+from awa_pool.page.layout import PLACE, Phase
+from awa_pool.page.writing import Page
 from awa_pool.supervisor.crash import describe_death, read_account
 from awa_pool.supervisor.procfs import _memory_events
 

@@ -13,7 +13,9 @@ from awa_pool.messages import (
     AttemptsWait,
     Holding,
 )
-from awa_pool.page import Page, PageReader, Phase
+from awa_pool.page.layout import Phase
+from awa_pool.page.reading import PageReader
+from awa_pool.page.writing import Page
 from awa_pool.worker.core import LaneCore
 from awa_pool.worker.events import Arrived, Flush, Piece, SayWaits, ToDispatcher, ToFinalizer
 from awa_pool.worker.seats import Seats

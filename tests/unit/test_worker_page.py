@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from awa_pool.errors import AwaError
-from awa_pool.page import PLACE, LanePage, Page, PageReader, Phase, PieceMarks, read_page
+from awa_pool.page.layout import PLACE, Phase
+from awa_pool.page.reading import PageReader, PieceMarks, read_page
+from awa_pool.page.writing import LanePage, Page
 
 
 def page_at(tmp_path: Path, capacity: int = 3, journal: int = 8) -> Page:

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from awa_pool.job import Job
-from awa_pool.page import Page
+from awa_pool.page.writing import Page
 from awa_pool.registry import Registry
 from awa_pool.worker import sync
 from awa_pool.worker.endings import Endings
