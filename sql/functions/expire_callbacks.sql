@@ -12,6 +12,8 @@ set search_path = {schema}, pg_catalog, pg_temp
 set jit = off
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off  -- by the index of when they are due, also where the plan was made when there were few
 as $$
 declare
     v_now timestamptz := clock_timestamp();

@@ -15,6 +15,7 @@ set enable_seqscan = off
 as $$
 #variable_conflict use_column
 declare
+    v_now timestamptz := clock_timestamp();  -- a variable: beside a call of the clock the index would be read to its end
     v_notify boolean;
     v_keyed bigint[];
 begin
@@ -27,7 +28,7 @@ begin
                 and body_flaw(d.queue, d.priority, d.kind, d.attempt, d.max_attempts, d.tags, d.run_lease, d.snoozes)
                     is null as keyed
         from jobs_deferred as d
-        where d.run_at <= clock_timestamp()
+        where d.run_at <= v_now
         order by d.run_at, d.job_id
         limit p_limit
         for update skip locked

@@ -6,6 +6,11 @@
 create or replace function {schema}.prune(p_retention_s float8, p_history_bytes bigint) returns text
 language plpgsql volatile
 set search_path = {schema}, pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 declare
     s record;

@@ -8,12 +8,13 @@ set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 as $$
 declare
+    v_now timestamptz := clock_timestamp();  -- a variable, so that the index bounds what is read
     v_count int;
 begin
     delete from unique_claims as u
     where u.unique_key in (
         select d.unique_key from unique_claims as d
-        where d.release_at <= clock_timestamp()
+        where d.release_at <= v_now
         order by d.release_at
         limit p_limit
         for update skip locked);
