@@ -6,6 +6,7 @@ create or replace function {schema}.prune_slot(p_slot int) returns text
 language plpgsql volatile
 as $$
 declare
+    v_tables text := (select string_agg(t::text, ', ') from {schema}.slot_tables(p_slot) as t);
     v_why text;
     v_last bigint;
     v_queue text;
@@ -17,8 +18,7 @@ begin
         return v_why;
     end if;
     begin
-        execute format('lock table {schema}.jobs_ready_%1$s, {schema}.receipts_%1$s, {schema}.completions_%1$s, '
-                       '{schema}.tombstones_%1$s, {schema}.cursors_%1$s, {schema}.cursor_windows_%1$s in access exclusive mode nowait', p_slot);
+        execute format('lock table %s in access exclusive mode nowait', v_tables);
     exception when lock_not_available then
         return format('slot %s: in use', p_slot);
     end;
@@ -27,8 +27,7 @@ begin
     if v_queue is not null or v_receipt is not null then
         return format('slot %s: used since', p_slot);
     end if;
-    execute format('truncate {schema}.jobs_ready_%1$s, {schema}.receipts_%1$s, {schema}.completions_%1$s, '
-                   '{schema}.tombstones_%1$s, {schema}.cursors_%1$s, {schema}.cursor_windows_%1$s', p_slot);
+    execute format('truncate %s', v_tables);
     delete from {schema}.drained_lanes as d where d.slot = p_slot;
     update {schema}.slots
        set state = 'free', opened_at = null, sealed_at = null, sealed_xid = null, exhausted_at = null, open_from = 0,

@@ -9,9 +9,7 @@ as $$
       left join pg_stat_activity as a on a.pid = l.pid
      where l.locktype = 'relation' and l.granted and l.pid <> pg_backend_pid()
        and l.database = (select d.oid from pg_database as d where d.datname = current_database())
-       and l.relation in (
-            select format('%I.%I', {schema_name}, u.name || '_' || p_slot)::regclass
-              from unnest(array['jobs_ready', 'receipts', 'completions', 'tombstones']) as u (name))
+       and l.relation in (select t from {schema}.slot_tables(p_slot) as t)
      order by a.xact_start nulls last
      limit 1
 $$;

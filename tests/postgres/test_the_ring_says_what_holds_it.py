@@ -158,14 +158,17 @@ def test_a_job_that_runs_for_a_day_is_named_and_then_moved_so_that_its_slot_is_p
         assert value(conn, "select count(*) from awa_pool.leases") == 0
 
 
-def test_a_session_that_reads_an_old_slot_is_named_and_others_are_pruned_meanwhile(dsn: str) -> None:
+@pytest.mark.parametrize("table", ["jobs_ready", "cursor_windows"])
+def test_a_session_that_reads_an_old_slot_is_named_and_others_are_pruned_meanwhile(
+    dsn: str, table: str
+) -> None:
     with session(dsn) as conn, session(dsn, autocommit=False) as reader:
         for _ in range(3):
             enqueue(conn, 2)
             finish_all(conn, claim(conn))
             call(conn, "rotate(0, null)")
         exhaust(conn, 0, 1, 2)
-        reader.execute("select count(*) from awa_pool.jobs_ready_0")
+        reader.execute(f"select count(*) from awa_pool.{table}_0")  # type: ignore[arg-type]
         (pid,) = reader.execute("select pg_backend_pid()").fetchone() or (0,)
         assert told(conn)[0][1] == "in_use" and f"in use by pid {pid}" in str(told(conn)[0][2])
         # each sweep gets past what it must skip
