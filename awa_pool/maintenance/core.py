@@ -6,6 +6,7 @@ leader vanishes, another host has taken over after four thirds of it at the late
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,9 +102,13 @@ class Branch:
 
 
 class Maintenance:
-    """Decides what to ask the database, one question at a time."""
+    """Decides what to ask the database, one question at a time.
 
-    def __init__(self, rules: Rules, now_s: float) -> None:
+    `unbroken`: since when the host's heartbeat had been answered without a gap when this process began, and when last: a
+    successor of one that was killed need not prove anew that it was not its own host that was cut off.
+    """
+
+    def __init__(self, rules: Rules, now_s: float, unbroken: Sequence[float] | None = None) -> None:
         self.rules = rules
         self.leads = False
         self.promoted = 0
@@ -111,8 +116,9 @@ class Maintenance:
         self.expired = 0
         self.errors = 0
         self.ring = Ring()
-        self._unbroken_since_s: float | None = None
-        self._led_at_s: float | None = None
+        self._unbroken_since_s: float | None
+        self._led_at_s: float | None
+        self._unbroken_since_s, self._led_at_s = unbroken or (None, None)
         slot_age_s = max(MIN_SLOT_AGE_S, rules.retention_s / RING_SHARE)
         slot_bytes = max(MIN_SLOT_BYTES, rules.history_bytes // RING_SHARE)
         self.branches = {

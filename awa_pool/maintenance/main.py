@@ -26,7 +26,7 @@ def _serve(pipe: ControlPipe, settings: dict[str, Any]) -> bool:
     mailbox = Mailbox()
     dsn, schema = str(settings["dsn"]), str(settings["schema"])
     store = StoreThread(lambda: connect(dsn, schema, ROLE, answer_s=CHORE_S), mailbox, name=ROLE)
-    core = Maintenance(rules_of(settings), time.monotonic())
+    core = Maintenance(rules_of(settings), time.monotonic(), settings.get("unbroken"))
     say_ready(pipe, ROLE, incarnation)
     Loop(core, pipe, mailbox, store, incarnation).run()
     return not pipe.closed

@@ -78,7 +78,8 @@ class Pulse:
         self.reason = ""
         self.depths: list[Any] = []
         self.depths_at_s: float | None = None
-        self.last_beat_s: float | None = None
+        self.unbroken: tuple[float, float] | None = None
+        """Since when beats have followed each other without a gap, and when the last of them was answered."""
         self._heartbeat_s = heartbeat_s
         self._told = info
         self._info = orjson.dumps(info).decode()
@@ -181,14 +182,13 @@ class Pulse:
     def _answered(self, token: str, value: Any, now_s: float) -> list[News]:
         if token == _REGISTER:
             self._registered = self._known = True
-            self.last_beat_s = now_s
-            self._due_s[_BEAT] = now_s + self._heartbeat_s
+            self._beaten(now_s)
         elif token == _BEAT:
             runtime, verdict = value
             reach("supervisor.beat")
-            self.last_beat_s = now_s
-            self._due_s[_BEAT] = now_s + self._heartbeat_s
+            self._beaten(now_s)
             if verdict != "alive" and runtime == self.runtime_id:
+                self.unbroken = None
                 return [RuntimeGone()]
         elif token == _KNOWN:
             self._want_queues = False
@@ -198,8 +198,14 @@ class Pulse:
             self._due_s[_DEPTHS] = now_s + DEPTHS_EVERY_S
         return []
 
+    def _beaten(self, now_s: float) -> None:
+        since_s, last_s = self.unbroken or (now_s, now_s)
+        self.unbroken = (since_s if now_s - last_s <= 3 * self._heartbeat_s else now_s, now_s)
+        self._due_s[_BEAT] = now_s + self._heartbeat_s
+
     def _lost(self, error: Exception) -> list[News]:
         reason = str(error)
+        self.unbroken = None
         if isinstance(error, SchemaMismatch | ConfigError) and not self._may_be_rebased(error):
             return [DatabaseRefused(reason)]
         # Said once per outage, and again when it turns out that a person has to act.
@@ -252,6 +258,11 @@ class Heart:
     def depths(self) -> list[Any]:
         """The newest sample of the queues."""
         return [] if self._pulse is None else self._pulse.depths
+
+    @property
+    def unbroken(self) -> tuple[float, float] | None:
+        """Since when this host has been connected without a gap, and when that was last seen."""
+        return None if self._pulse is None else self._pulse.unbroken
 
     def silence_s(self, now_s: float) -> float:
         """Return for how long the oldest question has had no answer."""

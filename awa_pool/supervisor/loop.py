@@ -278,4 +278,5 @@ class PoolRun:
             self._config, self._app, self._run_dir, role=child.role, number=child.number,
             incarnation=child.incarnation, runtime_id=self.runtime_id, queues=self._queues,
             stopping=self._core.stopping is not None, first=not child.successor,
+            unbroken=None if self.heart is None else self.heart.unbroken,
         )  # fmt: skip

@@ -50,8 +50,12 @@ def settings_for(
     queues: tuple[QueueSpec, ...],
     stopping: bool = False,
     first: bool = False,
+    unbroken: tuple[float, float] | None = None,
 ) -> dict[str, Any]:
-    """Return the settings of one child. Workers run user code: they get the app, and the address for its own Client."""
+    """Return the settings of one child. Workers run user code: they get the app, and the address for its own Client.
+
+    `unbroken`: since when this host's heartbeat has been answered without a gap, and when last (monotonic clock).
+    """
     if config.dsn is None:
         raise ConfigError(
             "no database given: write --dsn (dsn=), set AWA_POOL_DSN, give the Client one, or use --embedded (embedded=True)"
@@ -94,6 +98,7 @@ def settings_for(
         "dlq_retention_s": config.dlq_retention_s,
         "stale_s": config.stale_s,
         "heartbeat_s": config.heartbeat_s,
+        "unbroken": unbroken,
         "window_jobs": WINDOW_JOBS,
         "window_bytes": WINDOW_BYTES,
     }

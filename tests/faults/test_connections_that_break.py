@@ -156,10 +156,23 @@ def test_a_heartbeat_on_a_frozen_connection_says_that_the_database_is_away(dsn: 
 
     try:
         beat_until(DatabaseBack)
+        (since_s, _) = pulse.unbroken or (0.0, 0.0)
+        assert since_s > 0.0
         between.freeze()
         beat_until(DatabaseAway)
+        assert pulse.unbroken is None
         between.thaw()
         beat_until(DatabaseBack)
+        wait_until(
+            "it beats again",
+            lambda: (
+                pulse.tick(time.monotonic(), want_depths=False)
+                or pulse.take(time.monotonic())
+                or pulse.unbroken
+            ),
+        )
+        (again_s, _) = pulse.unbroken or (0.0, 0.0)
+        assert again_s > since_s
     finally:
         pulse.say_goodbye(5.0)
 

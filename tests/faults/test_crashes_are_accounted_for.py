@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from apps import crashing
-from pool_rig import alive, pool, wait_until
+from pool_rig import alive, descendants, pool, wait_until
 
 from awa_pool import Client, InsertRequest
 
@@ -237,3 +237,30 @@ def test_a_killed_supervisor_leaves_nobody_and_another_pool_does_its_work_under_
     with psycopg.connect(dsn) as conn:
         rows = conn.execute("select count(distinct runtime_id), count(distinct host) from awa_pool.runtimes")
         assert rows.fetchone() == (2, 1)
+
+
+def test_a_dead_host_is_rescued_in_time_by_one_whose_own_maintenance_dies_every_second(
+    tmp_path: Path, dsn: str, client: Client
+) -> None:
+    """A successor goes by its host's heartbeat: it need not have been connected for the stale time itself."""
+    path, stale_s = tmp_path / "lines", 3.0
+    quick = {"app": APP, "workers": 1, "heartbeat_s": 0.5, "stale_s": stale_s}
+    insert(client, "stay", crashing.Stay(str(path)))
+    with pool(tmp_path, dsn, **quick) as first, pool(tmp_path, dsn, **quick) as second:
+        wait_until("the job runs", lambda: lines(path))
+        dies, lives = (first, second) if lines(path)[0][2] in descendants(first.pid) else (second, first)
+        lives.ready(1)
+        dies.signal(signal.SIGKILL)
+        due_s = time.monotonic()
+
+        def rescued() -> bool:
+            nonlocal due_s
+            if time.monotonic() >= due_s:
+                due_s += 1.0
+                for pid in lives.children("maintenance"):
+                    os.kill(pid, signal.SIGKILL)
+            return "rescued 1 attempts of runtime" in lives.log
+
+        wait_until("the job is rescued", rescued, 30.0)
+        Path(f"{path}.go").touch()
+        wait_until("it is completed", lambda: completed(client) == 1)

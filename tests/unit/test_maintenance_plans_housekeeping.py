@@ -31,9 +31,9 @@ class Rescued(NamedTuple):
 class Database:
     """Answers every question at once, on a clock that jumps to what is due."""
 
-    def __init__(self, **rules: Any) -> None:
+    def __init__(self, unbroken: tuple[float, float] | None = None, **rules: Any) -> None:
         self.now_s = 500.0
-        self.core = Maintenance(Rules(holder="me", **rules), self.now_s)
+        self.core = Maintenance(Rules(holder="me", **rules), self.now_s, unbroken)
         self.leads = True
         self.answers: dict[str, Any] = {}
         self.fails: set[str] = set()
@@ -105,6 +105,19 @@ def test_a_rescue_is_told_for_how_long_the_leader_has_been_connected() -> None:
     assert connected_s(asks) and max(connected_s(asks)) <= 29.0
     database.run(3.0)
     assert min(connected_s(database.run(20.0))) >= 30.0
+
+
+def test_a_successor_counts_the_time_for_which_its_host_was_connected_before_it() -> None:
+    heart = Database(stale_s=30.0, unbroken=(440.0, 496.0))
+    first, *_ = connected_s(heart.run(5.0))
+    assert first >= 60.0
+    heart.core.lost()
+    assert max(connected_s(heart.run(20.0))) <= 20.0
+
+
+def test_a_successor_of_a_host_whose_heart_has_stood_still_begins_anew() -> None:
+    stood = Database(stale_s=30.0, unbroken=(440.0, 484.0))
+    assert max(connected_s(stood.run(20.0))) <= 20.0
 
 
 def test_a_runtime_that_held_nothing_is_no_warning() -> None:
