@@ -1,5 +1,9 @@
 -- What claims read and write of a slot goes with the slot, emptied by the same truncate: a snapshot that is held for hours keeps every
 -- row that a delete has left behind, and the index over all of them grew by a level now and then.
+-- Pools may work meanwhile: chores of the ring end first, and tables are locked in the order of a claim. In any other order this and
+-- what is under way would wait for each other.
+select pg_advisory_xact_lock(1635202371, hashtext({schema_name}));
+lock table {schema}.drained_lanes, {schema}.cursors, {schema}.cursor_windows in access exclusive mode;
 alter table {schema}.cursors rename to cursors_before;
 alter table {schema}.cursor_windows rename to cursor_windows_before;
 drop index {schema}.cursors_lane;

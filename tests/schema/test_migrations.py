@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from cli_rig import run
-from ring_rig import call, claim, enqueue, ids, session, value
+from ring_rig import Session, call, claim, enqueue, ids, session, until, value
 from servers import Server
 
 from awa_pool import sqlfiles
@@ -153,15 +153,20 @@ def test_an_older_schema_is_refused_until_it_is_migrated(dsn: str, monkeypatch: 
         check_schema(conn)
 
 
+def make_tables_of_schema_5(conn: Session) -> None:
+    """The tables, without functions, as the release before cursors were partitioned made them."""
+    conn.execute("create schema awa_pool")
+    for version, file in sqlfiles.migrations("awa_pool"):
+        if version < 6:
+            conn.execute(file.text)  # type: ignore[call-overload]
+    conn.execute(
+        "insert into awa_pool.meta (version, system_identifier) select 5, system_identifier from pg_control_system()"
+    )
+
+
 def test_cursors_of_an_older_schema_go_on_where_they_stood(empty_dsn: str) -> None:
     with session(empty_dsn) as conn:
-        conn.execute("create schema awa_pool")
-        for version, file in sqlfiles.migrations("awa_pool"):
-            if version < 6:
-                conn.execute(file.text)  # type: ignore[call-overload]
-        conn.execute(
-            "insert into awa_pool.meta (version, system_identifier) select 5, system_identifier from pg_control_system()"
-        )
+        make_tables_of_schema_5(conn)
         for _ in range(3):
             conn.execute(
                 "insert into awa_pool.jobs_ready (queue, kind, args, txid, slot)"
@@ -176,6 +181,36 @@ def test_cursors_of_an_older_schema_go_on_where_they_stood(empty_dsn: str) -> No
         assert (report.from_version, report.applied[0]) == (5, "migrations/0006_claims_read_by_slot")
         assert value(conn, "select count(*) from awa_pool.cursors") == 1
         assert ids(claim(conn)) == [3]
+
+
+CLAIM = (
+    "select count(*) from awa_pool.slots, awa_pool.drained_lanes",
+    "select count(*) from awa_pool.cursors, awa_pool.cursor_windows",
+    "insert into awa_pool.drained_lanes (slot, generation, queue) values (0, 0, 'a')",
+)
+CHORE = (
+    "select pg_try_advisory_xact_lock(1635202371, hashtext('awa_pool')), count(*) from awa_pool.cursor_windows",
+    "update awa_pool.slots set sealed_xid = null",
+    "select count(*) from awa_pool.cursors, awa_pool.drained_lanes",
+)
+
+
+@pytest.mark.parametrize("done", [CLAIM, CHORE], ids=["a claim", "a chore of the ring"])
+def test_cursors_are_moved_to_their_slots_while_a_pool_of_the_release_before_works(
+    empty_dsn: str, done: tuple[str, ...]
+) -> None:
+    with session(empty_dsn) as conn, ThreadPoolExecutor() as threads:
+        make_tables_of_schema_5(conn)
+        with session(empty_dsn, autocommit=False) as old:
+            old.execute(done[0])  # type: ignore[call-overload]
+            moved = threads.submit(migrate, empty_dsn)
+            until(lambda: value(conn, "select true from pg_locks where not granted"), "the migration waits")
+            for statement in done[1:]:
+                old.execute(statement)  # type: ignore[call-overload]
+            old.commit()
+        assert moved.result(30).from_version == 5
+        jobs = enqueue(conn)
+        assert ids(claim(conn)) == jobs
 
 
 def test_another_cluster_is_refused_until_its_identifier_is_accepted(dsn: str) -> None:
