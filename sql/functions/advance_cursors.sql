@@ -12,9 +12,8 @@ begin
         foreach s in array p_slots loop
             -- after the lock: what another claim took meanwhile is behind its cursor, what came stays ahead
             continue when {schema}.peek_lanes(s, p_queue) & (1 << p) <> 0;
-            last := (select w.cur from {schema}.cursors as k
-                       join {schema}.cursor_windows as w on w.slot = s and w.window_id = k.window_id
-                      where k.slot = s and k.queue = p_queue and k.priority = p order by k.seq desc limit 1);
+            -- by the slot's own function: over the parents it would lock all partitions, and wait for a prune of any slot
+            execute format('select k.cur from {schema}.newest_cursor_%s($1, $2) as k', s) into last using p_queue, p;
             continue when pg_snapshot_xmax(last) >= pg_snapshot_xmax(pg_current_snapshot());
             perform {schema}.store_cursor(s, p_queue, p, coalesce(last, '1:1:'), {schema}.snapshot_now());
         end loop;

@@ -140,6 +140,21 @@ def test_prune_yields_at_once_to_whoever_uses_the_slot(dsn: str) -> None:
         assert call(conn, "prune(0, 0)") == "emptied 0"
 
 
+def test_a_claim_that_finds_nothing_waits_for_no_prune_of_another_slot(dsn: str) -> None:
+    with session(dsn) as conn, session(dsn, autocommit=False) as pruning:
+        enqueue(conn)
+        finish_all(conn, claim(conn))
+        call(conn, "rotate(0, null)")
+        exhaust(conn, 0)
+        assert call(pruning, "prune(0, 1000000000)") == "emptied 0"
+        conn.execute("set lock_timeout = '2s'")
+        assert note(conn) == "empty"
+        conn.execute(
+            "set plan_cache_mode = force_generic_plan"
+        )  # as in a claim, here one that was slow to find nothing
+        call(conn, "advance_cursors('a', array[1])")
+
+
 def test_an_open_claim_and_finish_hold_up_their_own_slot_only(dsn: str) -> None:
     with session(dsn) as conn, session(dsn, autocommit=False) as slow:
         enqueue(conn)
