@@ -16,6 +16,8 @@ declare
     s record;
     v_why text;
     v_bytes bigint;
+    v_ready int[] := '{}';
+    v_slot int;
     v_done int[] := '{}';
     v_kept text[] := '{}';
     v_old timestamptz := clock_timestamp() - make_interval(secs => p_retention_s);
@@ -31,12 +33,11 @@ begin
     end if;
     v_bytes := (select coalesce(sum(slot_bytes(t.slot)), 0) from slots as t where t.state = 'exhausted');
     for s in select t.slot, t.exhausted_at from slots as t where t.state = 'exhausted' order by t.generation loop
-        exit when cardinality(v_done) >= 4;  -- each stays locked until this transaction ends
         if s.exhausted_at <= v_old or v_bytes > p_history_bytes then
             v_bytes := v_bytes - slot_bytes(s.slot);
-            v_why := coalesce(release_slot_keys(s.slot, p_retention_s), prune_slot(s.slot));
+            v_why := release_slot_keys(s.slot, p_retention_s);
             if v_why is null then
-                v_done := v_done || s.slot::int;
+                v_ready := v_ready || s.slot::int;
             else
                 v_kept := v_kept || v_why;
             end if;
@@ -55,6 +56,16 @@ begin
         perform drop_keys(v_keys, v_ids);
     end if;
     v_due := release_due_keys(5000);
+    -- Last, as each stays locked until this transaction ends: heartbeats look into all slots.
+    foreach v_slot in array v_ready loop
+        exit when cardinality(v_done) >= 4;
+        v_why := prune_slot(v_slot);
+        if v_why is null then
+            v_done := v_done || v_slot;
+        else
+            v_kept := v_kept || v_why;
+        end if;
+    end loop;
     return coalesce(nullif(concat_ws('; ',
         case when v_done <> '{}' then 'emptied ' || array_to_string(v_done, ', ') end,
         case when v_rows > 0 then format('dropped %s finished jobs', v_rows) end,

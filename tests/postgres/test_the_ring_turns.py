@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
+
 import psycopg
 import pytest
+from held_sessions import Waiting
 from ring_rig import (
     call,
     claim,
@@ -138,6 +141,31 @@ def test_prune_yields_at_once_to_whoever_uses_the_slot(dsn: str) -> None:
         assert call(conn, "prune(0, 0)") == "slot 0: in use"
         reader.rollback()
         assert call(conn, "prune(0, 0)") == "emptied 0"
+
+
+def test_no_heartbeat_waits_while_prune_waits_for_a_key(dsn: str) -> None:
+    with session(dsn) as conn, session(dsn, autocommit=False) as holder, session(dsn) as beating:
+        enqueue(conn)
+        finish_all(conn, claim(conn))
+        call(conn, "rotate(0, null)")
+        exhaust(conn, 0)
+        conn.execute(
+            "insert into awa_pool.jobs_finished (job_id, queue, priority, kind, args, run_at, created_at, state, unique_key,"
+            " unique_states, finalized_at) values (9, 'a', 2, 'k', '{}', now(), now(), 'failed', '\\x0102030405060708090a0b0c0d0e0f10', 255,"
+            " now() - interval '1 h')"
+        )
+        conn.execute(
+            "insert into awa_pool.unique_claims (unique_key, job_id) values ('\\x0102030405060708090a0b0c0d0e0f10', 9)"
+        )
+        holder.execute("select from awa_pool.unique_claims for update")
+        pruned = Waiting(dsn, "select awa_pool.prune(0, 1000000000)")
+        until(lambda: value(conn, "select true from pg_locks where not granted"), "prune waits")
+        beating.execute("set lock_timeout = '2s'")
+        runtime = uuid.uuid4()
+        assert call(beating, "heartbeat(%s, '{}')", runtime) == "gone"
+        assert call(beating, "lead('l', %s, 10)", runtime)
+        holder.commit()
+        assert pruned.result() == "emptied 0; dropped 1 finished jobs"
 
 
 def test_a_claim_that_finds_nothing_waits_for_no_prune_of_another_slot(dsn: str) -> None:
