@@ -1,4 +1,4 @@
--- sweep() -> 'nothing', 'busy', or what was found: slots reopened, marks removed, the sequence set right.
+-- sweep() -> 'nothing', 'busy', or what was found: slots reopened, marks removed, the sequence and what claims look into set right.
 -- Arrow: free or exhausted -> sealed where a row stands that no cursor has passed. Also notes below which receipt
 -- nothing is open, keeps the block ranges of job ids summarised (nothing else does: these tables have no vacuum), and drops what
 -- completed attempts have said of their progress, and cuts an emptied jobs_returned back.
@@ -53,6 +53,12 @@ begin
     end loop;
     if v_marks > 0 then
         v_found := v_found || format('%s drained lanes have late jobs', v_marks);
+    end if;
+    -- Slots that were written where triggers are off, as while data is loaded: its trigger looks again.
+    v_open := (select max(c.seq) from claimable_slots as c);
+    update slots set state = state where false;
+    if (select max(c.seq) from claimable_slots as c) is distinct from v_open then
+        v_found := v_found || 'claims look into the right slots again'::text;
     end if;
     perform sweep_progress(1000);
     if empty_returned() then

@@ -364,6 +364,19 @@ def test_a_rotation_that_fails_after_moving_the_sequence_loses_nothing(dsn: str)
         assert ids(claim(conn, "stray")) == stray
 
 
+def test_a_ring_that_turned_while_triggers_were_off_is_claimed_from_after_a_sweep(dsn: str) -> None:
+    with session(dsn) as conn, session(dsn) as loading:
+        loading.execute("set session_replication_role = replica")
+        enqueue(conn)
+        finish_all(conn, claim(conn))
+        assert call(loading, "rotate(0, null)") == "sealed 0, opened 1"
+        jobs = enqueue(conn)
+        assert note(conn) == "empty"
+        assert "claims look into the right slots again" in call(conn, "sweep()")
+        assert ids(claim(conn)) == jobs
+        assert call(conn, "sweep()") == "nothing"
+
+
 def test_an_empty_claim_writes_nothing(dsn: str) -> None:
     with session(dsn) as conn, session(dsn, autocommit=False) as asker:
         enqueue(conn, 3)
