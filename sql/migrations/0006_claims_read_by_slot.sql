@@ -71,3 +71,10 @@ insert into {schema}.claimable_slots (seq, slots, generations, sealed_at)
 select 1, array_agg(s.slot order by s.generation), array_agg(s.generation order by s.generation),
        array_agg(s.sealed_at order by s.generation)
   from {schema}.slots as s where s.state in ('current', 'sealed');
+
+-- Since when no row has left jobs_returned, as far as the sweep has seen: what it was told by the counters of statistics.
+create table {schema}.returned_rest (
+    one boolean primary key default true check (one),
+    deleted bigint not null,
+    since timestamptz not null
+);
