@@ -1,6 +1,6 @@
 -- sweep() -> 'nothing', 'busy', or what was found: slots reopened, marks removed, the sequence and what claims look into set right.
 -- Arrow: free or exhausted -> sealed where a row stands that no cursor has passed. Also notes below which receipt
--- nothing is open, keeps the block ranges of job ids summarised (nothing else does: these tables have no vacuum), and drops what
+-- nothing is open, keeps the block ranges of job ids summarised (nothing else does: these tables have no vacuum), drops what
 -- completed attempts have said of their progress, and cuts an emptied jobs_returned back.
 -- Locks: the ring (try), jobs_returned (try). Errors: AW002.
 create or replace function {schema}.sweep() returns text
@@ -11,6 +11,7 @@ declare
     s record;
     v_queues text[];
     v_open bigint;
+    v_seq bigint;
     v_count int;
     v_marks int := 0;
     v_found text[] := '{}';
@@ -54,10 +55,9 @@ begin
     if v_marks > 0 then
         v_found := v_found || format('%s drained lanes have late jobs', v_marks);
     end if;
-    -- Slots that were written where triggers are off, as while data is loaded: its trigger looks again.
-    v_open := (select max(c.seq) from claimable_slots as c);
-    update slots set state = state where false;
-    if (select max(c.seq) from claimable_slots as c) is distinct from v_open then
+    v_seq := (select max(c.seq) from claimable_slots as c);
+    update slots set state = state where false;  -- its trigger looks again: slots may have been written while triggers were off
+    if (select max(c.seq) from claimable_slots as c) is distinct from v_seq then
         v_found := v_found || 'claims look into the right slots again'::text;
     end if;
     perform sweep_progress(1000);
