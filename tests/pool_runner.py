@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-from awa_pool.config import load
+from awa_pool.config.layers import load
 from awa_pool.errors import ConfigError
 from awa_pool.supervisor.main import App, run_pool
 

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from awa_pool.config import SETTINGS, PoolConfig, load
+from awa_pool.config.layers import load
+from awa_pool.config.settings import SETTINGS, PoolConfig
 from awa_pool.errors import ConfigError, JobNotFound, TransitionRefused, UniqueConflict
 from awa_pool.follow_ups import PARENT
 from awa_pool.job import JobRow

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from awa_pool.config import load
+from awa_pool.config.layers import load
 from awa_pool.errors import ConfigError
 
 IMPORT_DEADLINE_S = 60.0

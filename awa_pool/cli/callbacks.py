@@ -10,10 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from awa_pool.config import PoolConfig, load, parse_duration, parse_size
+from awa_pool.config.layers import load
+from awa_pool.config.settings import PoolConfig
 from awa_pool.errors import ConfigError, ValidationError
 from awa_pool.logs import set_up_logging
 from awa_pool.registry import Registry
+from awa_pool.units import parse_duration, parse_size
 
 from .database import with_database
 from .options import LOOK, App, DataDir, Dsn, Embedded, Schema, option

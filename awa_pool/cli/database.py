@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Iterator
 
-from awa_pool.config import PoolConfig
+from awa_pool.config.settings import PoolConfig
 from awa_pool.errors import ConfigError
 
 from .app_facts import app_dsn

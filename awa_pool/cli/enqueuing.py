@@ -14,7 +14,7 @@ import typer
 
 from awa_pool import validation as gate
 from awa_pool.client import Client
-from awa_pool.config import load
+from awa_pool.config.layers import load
 from awa_pool.errors import ConfigError, DecodeError
 from awa_pool.registry import Registry, Task
 from awa_pool.store.connection import connect

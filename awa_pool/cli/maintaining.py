@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-from awa_pool.config import load
+from awa_pool.config.layers import load
 
 from .database import with_database
 from .options import LOOK, UPKEEP, App, DataDir, Dsn, Embedded, Schema, option

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from awa_pool.config import load
+from awa_pool.config.layers import load
 
 from .database import with_database
 from .options import App, DataDir, Dsn, Embedded, Schema

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from awa_pool.config import SETTINGS
+from awa_pool.config.settings import SETTINGS
 
 DATABASE, POOL, STOPPING, UPKEEP, LOOK = "Database", "Pool", "Stopping", "Upkeep", "Logs and metrics"
 

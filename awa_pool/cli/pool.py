@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from awa_pool.config import PoolConfig, load, variable_of
+from awa_pool.config.layers import load
+from awa_pool.config.settings import PoolConfig, variable_of
 from awa_pool.errors import ConfigError
 
 from .app_facts import check_app_name

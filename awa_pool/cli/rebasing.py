@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from awa_pool.config import load
+from awa_pool.config.layers import load
 
 from . import render
 from .database import with_database

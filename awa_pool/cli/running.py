@@ -6,7 +6,7 @@ import importlib.util
 import os
 import sys
 
-from awa_pool.config import PoolConfig
+from awa_pool.config.settings import PoolConfig
 from awa_pool.errors import ConfigError
 from awa_pool.supervisor.main import run_pool
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from awa_pool.config import PoolConfig, QueueSpec
+from awa_pool.config.readers import QueueSpec
+from awa_pool.config.settings import PoolConfig
 from awa_pool.messages import Configure, Message, Ready, Stats
 from awa_pool.metrics import Figures
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from awa_pool import faults
-from awa_pool.config import PoolConfig, load
+from awa_pool.config.layers import load
+from awa_pool.config.settings import PoolConfig
 from awa_pool.errors import ConfigError
 from awa_pool.logs import set_up_logging
 from awa_pool.metrics import Exporter

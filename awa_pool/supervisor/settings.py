@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from awa_pool.config import PoolConfig, QueueSpec
+from awa_pool.config.readers import QueueSpec
+from awa_pool.config.settings import PoolConfig
 from awa_pool.errors import ConfigError
 
 from .events import WORKER

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from general_rig import Queue
 
-from awa_pool.config import load
+from awa_pool.config.layers import load
 from awa_pool.errors import ConfigError
 
 

@@ -14,7 +14,7 @@ from apps import supervised
 from pool_rig import pool, wait_until
 
 from awa_pool import Client, InsertRequest
-from awa_pool.config import PoolConfig
+from awa_pool.config.settings import PoolConfig
 from awa_pool.supervisor import run_pool
 from awa_pool.supervisor.snapshot import PoolSnapshot
 

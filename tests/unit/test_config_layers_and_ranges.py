@@ -5,17 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from awa_pool.config import (
-    PoolConfig,
-    QueueSpec,
-    flag_of,
-    load,
-    parse_duration,
-    parse_queue,
-    parse_size,
-    variable_of,
-)
+from awa_pool.config.layers import load
+from awa_pool.config.readers import QueueSpec, parse_queue
+from awa_pool.config.settings import PoolConfig, flag_of, variable_of
 from awa_pool.errors import ConfigError
+from awa_pool.units import parse_duration, parse_size
 
 
 def write_pyproject(folder: Path, text: str) -> Path:

@@ -11,7 +11,7 @@ import typer
 from awa_pool.cli.commands import COMMANDS, named_set, pool_set
 from awa_pool.cli.entry import STATUSES
 from awa_pool.cli.options import DEFAULTS
-from awa_pool.config import SETTINGS, PoolConfig, variable_of
+from awa_pool.config.settings import SETTINGS, PoolConfig, variable_of
 from awa_pool.receiver.keys import SECRET_VARIABLE
 
 TEXT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
