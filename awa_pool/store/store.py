@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, TypeVar
@@ -102,6 +103,23 @@ class Store:
     def usable(self) -> bool:
         """Whether the connection is still open."""
         return not self.conn.closed and not self.conn.broken
+
+    def ended_at_rest(self) -> bool:
+        """Say whether the server has ended the connection while nothing was asked; asks nothing itself."""
+        poll = select.poll()
+        try:
+            poll.register(self.conn.fileno(), select.POLLIN)
+            for patience_ms in (
+                0,
+                100,
+                100,
+            ):  # who speaks unasked says its last words and ends, or it was a notice
+                if not poll.poll(patience_ms):
+                    break
+                self.conn.pgconn.consume_input()
+        except psycopg.OperationalError:
+            return True
+        return not self.usable
 
     def close(self) -> None:
         """Close the connection."""

@@ -23,6 +23,8 @@ from .store import Store
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 5.0
 CALLS_WAITING = 256
+RESTED_S = 1.0
+"""After so long without a call the next one first looks whether its connection is still there."""
 
 
 class StoreAnswered(NamedTuple):
@@ -102,6 +104,7 @@ class StoreThread:
         """A call has succeeded on this connection; one on which none did is followed by a pause."""
         self._running = False
         self._store: Store | None = None
+        self._used_s = 0.0
         self._thread = threading.Thread(target=self._run, name=f"awa-pool {name}", daemon=True)
         self._thread.start()
 
@@ -171,6 +174,9 @@ class StoreThread:
                     self._changed.wait()
                 if not self._calls:
                     return None
+                if self._ended_at_rest():
+                    # Nothing was under way: an outage only for those who cannot have another connection at once.
+                    self._drop()
                 if self._store is not None:
                     self._running = True
                     return self._calls.popleft()
@@ -191,6 +197,7 @@ class StoreThread:
                 continue
             self._proven = False
             self._lost_said = False
+            self._used_s = time.monotonic()
             self._mailbox.put(StoreBack(self.name))
             return True
 
@@ -216,7 +223,12 @@ class StoreThread:
                 if isinstance(problem, AwaError):
                     self._say_lost(problem)
         self._running = False
+        self._used_s = time.monotonic()
         self._mailbox.put(event)
+
+    def _ended_at_rest(self) -> bool:
+        rested = time.monotonic() - self._used_s >= RESTED_S
+        return rested and self._store is not None and self._store.ended_at_rest()
 
     def _say_lost(self, problem: AwaError) -> None:
         if not self._lost_said:

@@ -48,6 +48,26 @@ def test_a_restart_of_the_server_costs_no_attempt_and_ends_no_process(
         assert running.log.count("supervisor: the database is away") == 1
 
 
+def test_an_outage_that_a_process_slept_through_is_none_when_it_wakes_up(
+    tmp_path: Path, dsn: str, pg_server: Server
+) -> None:
+    with pool(tmp_path, dsn) as running:
+        running.ready()
+        with Client(dsn) as client:
+            client.insert(supervised.Act("spin", 0.0), kind="act")
+            wait_until("the job is done", lambda: completed(client) == 1)
+        pg_server.stop(signal.SIGQUIT)
+        try:
+            running.logged("the database is away")
+        finally:
+            pg_server.start()
+        running.logged("connected to the database", count=2)
+        with Client(dsn) as client:
+            client.insert(supervised.Act("spin", 0.0), kind="act")
+            wait_until("the next is done", lambda: completed(client) == 2)
+        assert "finalizer: store.away" not in running.log  # it had nothing to ask meanwhile
+
+
 def test_a_server_that_turns_read_only_is_as_good_as_away(
     tmp_path: Path, dsn: str, pg_server: Server
 ) -> None:

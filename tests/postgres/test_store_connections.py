@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import select
 import time
 import uuid
 import warnings
@@ -172,6 +173,18 @@ def test_a_store_thread_outlives_the_end_of_its_session(dsn, box):
         events = wait_for(box, lambda event: isinstance(event, StoreBack))
         assert any(getattr(event, "token", None) == "lost" for event in events)
     assert thread.close(DEADLINE_S)
+
+
+def test_a_store_sees_that_its_session_has_ended_without_asking_anything(dsn):
+    store = connect(dsn, role="rester")
+    assert not store.ended_at_rest()
+    store.prove_alive()
+    assert not store.ended_at_rest()
+    assert end_sessions(dsn, "awa-pool rester") == 1
+    assert select.select([store.conn.fileno()], [], [], DEADLINE_S)[0]
+    assert store.ended_at_rest()
+    store.close()
+    assert store.ended_at_rest()
 
 
 def test_closing_cancels_a_statement_that_runs(dsn, box):

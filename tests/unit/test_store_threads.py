@@ -29,6 +29,10 @@ class FakeStore:
     def __init__(self) -> None:
         self.usable = True
         self.closed = False
+        self.ended = False
+
+    def ended_at_rest(self) -> bool:
+        return self.ended
 
     def close(self) -> None:
         self.closed = True
@@ -111,6 +115,23 @@ def test_a_lost_connection_fails_the_call_under_way_and_the_next_waits_for_a_new
     assert {back, again} == {StoreBack("test")}
     assert {type(failed), type(lost)} == {StoreFailed, StoreLost}
     assert answered == StoreAnswered(2, server.stores[1])
+    assert server.stores[0].closed
+
+
+@pytest.mark.parametrize("refusals", [0, 2])
+def test_a_connection_that_ended_at_rest_is_an_outage_only_if_there_is_no_other(
+    box, start, monkeypatch, refusals
+):
+    monkeypatch.setattr("awa_pool.store.threads.RESTED_S", 0.0)
+    server, error = Server(), StoreUnavailable("refused")
+    thread = start(server)
+    thread.submit(lambda store: store, 1)
+    collect(box, 2)
+    server.stores[0].ended = True
+    server.refusals = [error] * refusals
+    thread.submit(lambda store: store, 2)
+    told = [StoreLost("test", error)] if refusals else []
+    assert collect(box, 2 + len(told)) == [*told, StoreBack("test"), StoreAnswered(2, server.stores[1])]
     assert server.stores[0].closed
 
 
