@@ -77,10 +77,12 @@ def connect(
     *,
     check: bool = True,
     answer_s: float | None = None,
+    owner: bool = False,
 ) -> Store:
     """Open a connection under autocommit and check that the schema is ours, of this version and of this cluster.
 
-    With `answer_s` every call of the connection ends within that time, here and on the server.
+    With `answer_s` every call of the connection ends within that time, here and on the server. With `owner` a role that may
+    not act as the schema's owner is refused.
     Errors: ConfigError (unreadable DSN), StoreUnavailable, SchemaMismatch.
     """
     quoted_schema(schema)
@@ -95,7 +97,10 @@ def connect(
         if answer_s is not None:
             guard(store, answer_s)
         if check:
-            accept(conn, store.run(do.schema_facts()), schema)
+            facts = store.run(do.schema_facts())
+            accept(conn, facts, schema)
+            if owner and facts is not None:
+                refuse_stranger(facts, schema)
     except BaseException:
         store.close()
         raise
@@ -125,6 +130,15 @@ def refuse_settings(facts: SchemaFacts) -> None:
                 f"sessions of role {facts.role} in database {facts.database} have {name} = '{value}', awa-pool needs "
                 f"'{wanted}': run `alter role {facts.role} in database {facts.database} set {name} = '{wanted}'`"
             )
+
+
+def refuse_stranger(facts: SchemaFacts, schema: str) -> None:
+    """Raise SchemaMismatch for a role that could claim, but not keep house."""
+    if not facts.owns:
+        raise SchemaMismatch(
+            f"role {facts.role} does not own schema {schema}: a pool works as its owner, so give it the address of "
+            f"{facts.owner}, or run `grant {facts.owner} to {facts.role}`"
+        )
 
 
 def refuse_encoding(encoding: str, database: str) -> None:

@@ -78,6 +78,8 @@ class SchemaFacts(NamedTuple):
     isolation: str
     role: str  # who asked, and where, both quoted
     database: str
+    owns: bool  # whether that role may act as the owner of the tables
+    owner: str
 
 
 def _claimed(rows: Rows) -> Claimed:

@@ -59,9 +59,7 @@ def _chain(seen: PartsSeen) -> dict[str, str]:
     return {
         "claiming": _actor("dispatcher", seen.dispatcher_silent_s, seen.claiming, "cannot claim"),
         "working": _workers(seen),
-        "finalising": _actor(
-            "finalizer", seen.finalizer_silent_s, seen.accepting, "is full: results cannot be stored"
-        ),
+        "finalising": _actor("finalizer", seen.finalizer_silent_s, seen.accepting, "cannot store results"),
         "database": _database(seen),
     }
 

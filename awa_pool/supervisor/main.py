@@ -153,7 +153,7 @@ def _heart(config: PoolConfig, app: App, workers: int, runtime_id: str) -> Heart
 
         answer_s = min(ANSWER_S, max(2.0, config.stale_s / 3))  # soon enough to try again before others act
         return Pulse(
-            lambda: connect(str(config.dsn), config.schema, "supervisor", answer_s=answer_s), runtime_id,
+            lambda: connect(str(config.dsn), config.schema, "supervisor", answer_s=answer_s, owner=True), runtime_id,
             heartbeat_s=config.heartbeat_s, info=info,
         )  # fmt: skip
 

@@ -105,10 +105,7 @@ def test_a_server_without_room_for_all_connections_is_waited_for(
     pg_server.execute(f"create role {user} login connection limit 2")
     ledger = Ledger(tmp_path / "ledger", dsn)
     try:
-        with psycopg.connect(dsn, autocommit=True) as conn:
-            conn.execute(f"grant usage on schema awa_pool to {user}")
-            for what in ("tables", "sequences", "functions"):
-                conn.execute(f"grant all on all {what} in schema awa_pool to {user}")
+        pg_server.execute(f"grant awa to {user}")  # to work as the owner of the schema
         with pool(tmp_path, dsn.replace("user=awa", f"user={user}"), **_PATIENT) as running:
             running.logged("too many connections")
             ledger.put(100)
@@ -118,8 +115,6 @@ def test_a_server_without_room_for_all_connections_is_waited_for(
             assert ledger.attempts() == {1: 100}
             assert running.log.count("too many connections") <= 8, running.log
     finally:
-        with psycopg.connect(dsn, autocommit=True) as conn:
-            conn.execute(f"drop owned by {user}")
         pg_server.execute(f"drop role {user}")
 
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from cli_rig import APP, run
 from client_rig import SendEmail, declare, wait_for
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from awa_pool import AsyncClient, Client
 from awa_pool.errors import SchemaMismatch, ValidationError
@@ -98,6 +98,34 @@ def test_our_connections_talk_utf8_whatever_others_ask_for(dsn, client, monkeypa
     assert store.heartbeat(runtime, "{}") == "alive"
     assert [row.host for row in store.runtimes()] == ["hôst"]
     store.close()
+
+
+def test_a_pools_session_may_rest_whatever_idle_ones_are_told(dsn):
+    set_for_all(dsn, "idle_session_timeout = '300ms'")
+    store = connect(dsn, role="supervisor", answer_s=10)
+    try:
+        assert store.conn.execute("show idle_session_timeout").fetchone() == ("0",)
+    finally:
+        store.close()
+
+
+def test_a_pool_under_a_role_that_does_not_own_the_schema_ends_at_once_naming_what_helps(dsn, tmp_path):
+    name = f"claims_only_{conninfo_to_dict(dsn)['dbname']}"
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute(f"create role {name} login")
+        conn.execute(f"grant usage on schema awa_pool to {name}")
+        conn.execute(f"grant all on all tables in schema awa_pool to {name}")
+        conn.execute(f"grant all on all sequences in schema awa_pool to {name}")
+        try:
+            other = make_conninfo(dsn, user=name)
+            (tmp_path / "shop.py").write_text(APP)
+            for command in (("shop:client", "--workers", "1"), ("maintain",)):
+                ended = run(*command, "--dsn", other, cwd=tmp_path)
+                assert ended.returncode == 2
+                assert f"role {name} does not own schema awa_pool: a pool works as its owner" in ended.stderr
+        finally:
+            conn.execute(f"drop owned by {name}")
+            conn.execute(f"drop role {name}")
 
 
 NEEDED = (
