@@ -59,8 +59,8 @@ JobIds = Annotated[
 @contextlib.contextmanager
 def store_of(**given: object) -> Iterator[Store]:
     """Connect to the database that the flags, variables, pyproject.toml or the app name."""
-    config, _ = load(given, environ=os.environ, start=Path.cwd())
-    with with_database(config) as settled:
+    config, sources = load(given, environ=os.environ, start=Path.cwd())
+    with with_database(config, sources) as settled:
         store = connect(str(settled.dsn), settled.schema, "cli")
         try:
             yield store

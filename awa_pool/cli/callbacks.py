@@ -83,7 +83,7 @@ def callbacks(
         "dsn": dsn, "schema": schema, "embedded": embedded, "data_dir": data_dir, "app": app,
         "log_level": log_level, "log_format": log_format,
     }  # fmt: skip
-    config, _ = load(given, environ=os.environ, start=Path.cwd())
+    config, sources = load(given, environ=os.environ, start=Path.cwd())
     set_up_logging("callbacks", config.log_level, config.log_format)
     number = _port(port)
     secrets = found_secrets(secret_file, os.environ)
@@ -98,7 +98,7 @@ def callbacks(
             problem.path, "--prefix"
         )
         raise ConfigError(f"{flag}: {str(problem).partition(': ')[2]}") from None
-    with with_database(config) as settled, listening_socket(host, number) as listening:
+    with with_database(config, sources) as settled, listening_socket(host, number) as listening:
         assert settled.dsn is not None
         return serve(settled.dsn, settled.schema, _registry(settled), options, listening)
 

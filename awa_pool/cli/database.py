@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from awa_pool.config.settings import PoolConfig
 from awa_pool.errors import ConfigError
@@ -21,18 +21,22 @@ NO_DATABASE = "no database given: write --dsn, set AWA_POOL_DSN or DATABASE_URL,
 
 
 @contextlib.contextmanager
-def with_database(config: PoolConfig) -> Iterator[PoolConfig]:
+def with_database(config: PoolConfig, sources: Mapping[str, str]) -> Iterator[PoolConfig]:
     """Settle the database: yield the config with its address; an embedded server runs as long as inside.
+
+    `sources` says where each setting was written, for an address that cannot be read.
 
     Errors: ConfigError when none is given or the address cannot be read; EmbeddedError.
     """
-    dsn = config.dsn
+    dsn, place = config.dsn, sources["dsn"]
     if config.listen_dsn is not None:
-        check_address(config.listen_dsn)
+        check_address(config.listen_dsn, sources["listen_dsn"])
+    if dsn is None and config.app and not config.embedded:
+        dsn, place = app_dsn(config.app), f"the Client of {config.app}"
     if dsn is None and not config.embedded:
-        dsn = (app_dsn(config.app) if config.app else None) or os.environ.get("DATABASE_URL") or None
+        dsn, place = os.environ.get("DATABASE_URL") or None, "DATABASE_URL"
     if dsn is not None:
-        check_address(dsn)
+        check_address(dsn, place)
         yield dataclasses.replace(config, dsn=dsn, embedded=False)
         return
     if not config.embedded:
@@ -50,8 +54,12 @@ def at_a_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def check_address(dsn: str) -> None:
-    """Refuse an address that libpq cannot read; the message never shows it whole, as it may hold a password."""
+def check_address(dsn: str, place: str) -> None:
+    """Refuse an address that libpq cannot read, by the place where it was written; it is never shown, as it may hold a
+    password."""
     from awa_pool.store.connection import target
 
-    target(dsn)
+    try:
+        target(dsn)
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error}") from None

@@ -48,10 +48,10 @@ def enqueue(
     document = _document(args)
     due = None if run_at is None else gate.checked_run_at(instant(run_at, "--run-at", ahead=True))
     given = {"app": app, "dsn": dsn, "schema": schema, "embedded": embedded, "data_dir": data_dir}
-    config, _ = load(given, environ=os.environ, start=Path.cwd())
+    config, sources = load(given, environ=os.environ, start=Path.cwd())
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
-    with with_database(config) as settled:
+    with with_database(config, sources) as settled:
         registry = load_app({"app": app, "schema": settled.schema, "dsn": settled.dsn})
         task = _task(registry, kind, app)
         made = _checked(registry, task, document)

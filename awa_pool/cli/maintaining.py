@@ -37,6 +37,6 @@ def maintain(
         "heartbeat_s": heartbeat, "stale_s": stale_after, "metrics_port": metrics_port, "metrics_host": metrics_host,
         "log_level": log_level, "log_format": log_format,
     }  # fmt: skip
-    config, _ = load(given, environ=os.environ, start=Path.cwd())
-    with with_database(config) as settled:
+    config, sources = load(given, environ=os.environ, start=Path.cwd())
+    with with_database(config, sources) as settled:
         return run_maintenance(settled)

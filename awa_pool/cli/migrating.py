@@ -32,9 +32,9 @@ def migrate(
     from awa_pool.store import migrate as migrations
 
     given = {"dsn": dsn, "schema": schema, "embedded": embedded, "data_dir": data_dir, "app": app}
-    config, _ = load(given, environ=os.environ, start=Path.cwd())
+    config, sources = load(given, environ=os.environ, start=Path.cwd())
     if sql:
         print(migrations.migration_sql(config.schema), end="")
         return
-    with with_database(config) as settled:
+    with with_database(config, sources) as settled:
         print(migrations.migrate(str(settled.dsn), settled.schema, accept_system_id))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -71,18 +72,18 @@ def pool(
         "dlq_retention_s": dlq_retention, "heartbeat_s": heartbeat, "stale_s": stale_after, "metrics_port": metrics_port,
         "metrics_host": metrics_host, "log_level": log_level, "log_format": log_format,
     }  # fmt: skip
-    config, _ = load(given, environ=os.environ, start=Path.cwd())
+    config, sources = load(given, environ=os.environ, start=Path.cwd())
     if config.app is None:
         raise ConfigError(NO_APP)
     check_app_name(config.app)
-    return run(config)
+    return run(config, sources)
 
 
-def run(config: PoolConfig) -> int:
+def run(config: PoolConfig, sources: Mapping[str, str]) -> int:
     """Settle the database and run the pool until it ends; returns its exit status."""
     from .running import run_and_show
 
     # An app's Client that names no schema is for the pool's.
     os.environ[variable_of("schema")] = config.schema
-    with with_database(config) as settled:
+    with with_database(config, sources) as settled:
         return run_and_show(settled)

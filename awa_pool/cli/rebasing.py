@@ -30,8 +30,8 @@ def rebase(
     from awa_pool.store import rebase as rebases
 
     given = {"dsn": dsn, "schema": schema, "embedded": embedded, "data_dir": data_dir, "app": app}
-    config, _ = load(given, environ=os.environ, start=Path.cwd())
-    with with_database(config) as settled:
+    config, sources = load(given, environ=os.environ, start=Path.cwd())
+    with with_database(config, sources) as settled:
         address = str(settled.dsn)
         if yes:
             plan = rebases.rebase(address, settled.schema, force=force)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 import shlex
 from typing import Any, NamedTuple
 
 import psycopg
+from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from awa_pool.errors import ConfigError, SchemaMismatch
@@ -34,6 +37,10 @@ DEFAULTS: dict[str, Any] = {  # a peer that vanished is noticed within half a mi
     "tcp_user_timeout": 25_000,
 }
 
+_UNKNOWN = re.compile(r'invalid (?:URI query parameter:|connection option) "(.+)"')
+_PASSWORD = re.compile(r"pass|://[^@]*:[^@]*@", re.IGNORECASE)
+"""What may hold a password: one with a space or `?` that was not quoted looks like a keyword to libpq."""
+
 
 class Target(NamedTuple):
     """Where to connect: a full conninfo, and what must not be shown of it."""
@@ -49,18 +56,30 @@ def target(dsn: str, role: str = "client") -> Target:
     """
     try:
         given = conninfo_to_dict(dsn)
-    except psycopg.Error:
-        raise ConfigError(
-            "the DSN cannot be read: write postgresql://user@host:5432/database, or host=… dbname=…"
-        ) from None
+    except psycopg.Error as problem:
+        raise ConfigError(_unreadable(dsn, str(problem))) from None
     if not all(port.isdecimal() for port in str(given.get("port") or "5432").split(",")):
-        raise ConfigError("the DSN's port is not a number")
+        raise ConfigError("the DSN's port is not a number; write one such as 5432")
     secrets = tuple(str(given[key]) for key in ("password", "sslpassword") if given.get(key))
     # A server that has turned read-only (the old primary after a failover) is as good as away; looking at one is fine.
     writable = {} if role == LOOKING else {"target_session_attrs": "read-write"}
     ours = {"client_encoding": ENCODING, "application_name": f"awa-pool {role}"}
     settings: dict[str, Any] = {**DEFAULTS, **writable, **given, **ours}
     return Target(make_conninfo("", **settings), secrets)
+
+
+def _unreadable(dsn: str, told: str) -> str:
+    """Say why a DSN cannot be read, by libpq's message: of the DSN's own text only the keyword that nobody knows."""
+    if found := _UNKNOWN.search(told):
+        word = found[1]
+        known = [option.keyword.decode() for option in pq.Conninfo.get_defaults()]
+        if near := difflib.get_close_matches(word, known, 1):
+            return f"the DSN has an unknown keyword {word!r}; did you mean {near[0]!r}?"
+        if not _PASSWORD.search(dsn):
+            return (
+                f"the DSN has an unknown keyword {word[:80]!r}; leave it out, or write one that libpq knows"
+            )
+    return "the DSN cannot be read: write postgresql://user@host:5432/database, or host=… dbname=…"
 
 
 def shown_address(dsn: str) -> str:

@@ -98,6 +98,38 @@ def test_an_unreadable_address_is_refused_without_showing_it(
     assert SECRET not in refusal(capsys, "status")
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["--dsn", f"postgresql://me:{SECRET}@h/mill?sslmod=require"],
+            "--dsn: the DSN has an unknown keyword 'sslmod'; did you mean 'sslmode'?",
+        ),
+        (["--dsn", "host=h prt=5599"], "'prt'; did you mean 'port'?"),
+        (["--dsn", "host=h colour=red"], "--dsn: the DSN has an unknown keyword 'colour'"),
+        (["--dsn", "host=h port=here"], "--dsn: the DSN's port is not a number"),
+        (["a:b", "--dsn", "host=h", "--listen-dsn", "foo"], "--listen-dsn: the DSN cannot be read"),
+        (["--dsn", f"host=h password=a {SECRET}=b"], "--dsn: the DSN cannot be read"),
+        (["--dsn", f"postgresql://me:a/?{SECRET}=b@h/mill"], "--dsn: the DSN cannot be read"),
+    ],
+)
+def test_a_slip_in_an_address_is_named_with_its_place_and_nothing_secret(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = refusal(capsys, *([] if words[0] == "a:b" else ["status"]), *words)
+    assert told in line and SECRET not in line and "red" not in line
+
+
+def test_an_unreadable_address_of_the_environment_or_an_app_is_told_with_its_place(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "shop.py").write_text('from awa_pool import Client\nclient = Client("host=h prt=1")\n')
+    assert "awa-pool: the Client of shop:client: the DSN" in refusal(capsys, "status", "--app", "shop:client")
+    for variable in ("DATABASE_URL", "AWA_POOL_DSN"):
+        monkeypatch.setenv(variable, "host=h prt=1")
+        assert f"awa-pool: {variable}: the DSN has an unknown keyword 'prt'" in refusal(capsys, "status")
+
+
 def test_a_database_that_is_away_is_a_failure_and_shows_no_password(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
