@@ -124,7 +124,7 @@ def retry(
         "queue": None if to_queue is None else gate.checked_name(to_queue, "--to-queue"),
     }
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
-        agreed = _agreed(store, chosen, "Retry", yes=yes, dry_run=dry_run)
+        agreed = _agreed(store, chosen, "Retry", yes=yes, dry_run=dry_run, as_json=as_json)
         if agreed is not None and to_queue is not None:
             warn_of_unknown_queue(store, to_queue, declared_queues(app))
         result = BulkResult()
@@ -142,7 +142,7 @@ def purge(
     """Delete dead jobs for good: by number, by a filter, or --all of them."""
     chosen = _filter(bulk_filter, ids, kind, queue, tag, reason, after, before, every)
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
-        agreed = _agreed(store, chosen, "Delete", yes=yes, dry_run=dry_run)
+        agreed = _agreed(store, chosen, "Delete", yes=yes, dry_run=dry_run, as_json=as_json)
         result = BulkResult()
         return OK if agreed is None else _carry_out(
             store, dead.purge_dead(agreed, result), result, "deleted", as_json
@@ -166,7 +166,7 @@ def move(
     chosen = _filter(bulk_filter, ids, kind, queue, tag, reason, after, before, every)
     checked_reason(why)
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
-        agreed = _agreed(store, chosen, "Move", yes=yes, dry_run=dry_run, state=state)
+        agreed = _agreed(store, chosen, "Move", yes=yes, dry_run=dry_run, as_json=as_json, state=state)
         result = BulkResult()
         return OK if agreed is None else _carry_out(
             store, dead.move_many_to_dead(agreed, state, why, result), result, "moved", as_json
@@ -227,14 +227,29 @@ def _cursor(text: str) -> tuple[datetime, int]:
 
 
 def _agreed(
-    store: Store, chosen: DeadFilter, verb: str, *, yes: bool, dry_run: bool, state: str | None = None
+    store: Store,
+    chosen: DeadFilter,
+    verb: str,
+    *,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+    state: str | None = None,
 ) -> DeadFilter | None:
-    """Show how many jobs are meant, and some of them, and ask; None: leave them. Jobs named by number need no question."""
+    """Show how many jobs are meant, and some of them, and ask; None: leave them. Jobs named by number need no question.
+
+    A dry run for programs is the count alone, as an object on standard output.
+    """
     if chosen.ids is not None and not dry_run:
         return chosen
     count = store.run(dead.count_dead(chosen) if state is None else dead.count_ended(state, chosen))
+    if dry_run and as_json:
+        render.print_json(count)
+        return None
     print(_counted(count, "dead" if state is None else state), file=sys.stderr)
     if not count.jobs:
+        if as_json:
+            _print_result(BulkResult())
         return None
     if state is None and chosen.ids is None:
         sample = store.run(dead.list_dead(chosen, SAMPLE_JOBS, None))
@@ -278,8 +293,7 @@ def _carry_out(store: Store, steps: dead.Steps, result: BulkResult, verb: str, a
         )
         raise
     if as_json:
-        refused = [each._asdict() for each in result.refused]
-        render.print_json({"done": result.done, "refused_jobs": result.refused_jobs, "refused": refused})
+        _print_result(result)
     else:
         print(f"{result.done:,} job{'s' * (result.done != 1)} {verb}")
         for each in result.refused[:SHOWN_REFUSALS]:
@@ -287,6 +301,11 @@ def _carry_out(store: Store, steps: dead.Steps, result: BulkResult, verb: str, a
         if result.refused_jobs > SHOWN_REFUSALS:
             print(f"… and {result.refused_jobs - SHOWN_REFUSALS:,} more stay")
     return FAILED if result.refused_jobs else OK
+
+
+def _print_result(result: BulkResult) -> None:
+    refused = [each._asdict() for each in result.refused]
+    render.print_json({"done": result.done, "refused_jobs": result.refused_jobs, "refused": refused})
 
 
 def _table(rows: list[DeadJob]) -> Any:

@@ -389,6 +389,26 @@ def test_a_bulk_action_is_previewed_and_asks(
     assert run("dlq", "purge", "--all") == ""
 
 
+@pytest.mark.parametrize("action", ["retry", "purge", "move"])
+def test_a_dry_run_tells_programs_how_many_and_why_as_one_object(
+    run: Any, client: Client, dsn: str, action: str
+) -> None:
+    more: tuple[str, ...] = ()
+    if action == "move":  # what is dead already cannot go there
+        for _ in range(2):
+            client.cancel(client.insert({}, kind="k"))
+        more = ("--state", "cancelled")
+    else:
+        dead_jobs(dsn, 2)
+    (line,) = run("dlq", action, "--kind", "k", "--dry-run", "--json", *more).splitlines()
+    told = json.loads(line)
+    assert told["jobs"] == sum(told["reasons"].values()) == 2
+    assert set(told) == {"jobs", "reasons", "counted_at"}
+    (line,) = run("dlq", action, "--kind", "other", "--dry-run", "--json", *more).splitlines()
+    assert (json.loads(line)["jobs"], json.loads(line)["reasons"]) == (0, {})
+    assert json.loads(run("dlq", action, "--kind", "other", "--json", *more))["done"] == 0
+
+
 def test_a_refused_action_is_a_message_and_not_a_crash(run: Any, client: Client, dsn: str) -> None:
     """B164."""
     with Queue(dsn) as q:
