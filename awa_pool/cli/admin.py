@@ -38,6 +38,8 @@ MOST_ID = 2**63 - 1
 _MOST_DIGITS = 100  # Python reads no endless numbers
 NOTE_CHARS = 120  # of an error or of progress, in a table
 ESTIMATED_FROM = 10_000  # below that every count is exact, see sql/functions/queue_stats.sql
+ADDRESSES = ("dsn", "listen_dsn")
+NOT_SHOWN = "(set; not shown, it may hold a password)"
 STATE_STYLES = {"failed": "red", "cancelled": "yellow", "retryable": "yellow", "running": "green"}
 
 
@@ -212,11 +214,13 @@ def settings(
     """Show each setting, its value and where it came from."""
     given = {"app": app, "dsn": dsn, "schema": schema, "embedded": embedded, "data_dir": data_dir}
     config, sources = load(given, environ=os.environ, start=Path.cwd())
-    rows = [(_as_written(name), _setting(config, name), source) for name, source in sources.items()]
     if as_json:
-        for row in rows:
-            render.print_json(dict(zip(("setting", "value", "source"), row, strict=True)))
+        for name, source in sources.items():
+            render.print_json(
+                {"setting": _as_written(name), "field": name, "value": _value(config, name), "source": source}
+            )
         return
+    rows = [(_as_written(name), _setting(config, name), source) for name, source in sources.items()]
     render.console().print(render.table("", ("setting", "value", "source"), rows))
 
 
@@ -225,10 +229,18 @@ def _as_written(name: str) -> str:
     return SETTINGS[name].key.replace("_", "-")
 
 
+def _value(config: PoolConfig, name: str) -> Any:
+    """Return a setting's value for programs: null where nothing is set, numbers in the unit that the field's name ends with."""
+    value = getattr(config, name)
+    if name in ADDRESSES and value is not None:
+        return NOT_SHOWN
+    return [queue._asdict() for queue in value] if name == "queues" else value
+
+
 def _setting(config: PoolConfig, name: str) -> str:
     value = getattr(config, name)
-    if name in ("dsn", "listen_dsn") and value is not None:
-        return "(set; not shown, it may hold a password)"
+    if name in ADDRESSES and value is not None:
+        return NOT_SHOWN
     if name == "queues":
         return ", ".join(q.name if q.max is None else f"{q.name}:{q.max}" for q in value) or "–"
     if name.endswith("_s"):

@@ -179,9 +179,21 @@ def test_config_tells_programs_as_objects(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWA_POOL_MAX_RSS", "512MiB")
+    monkeypatch.setenv("AWA_POOL_QUEUES", "mail:4,print")
+    monkeypatch.setenv("AWA_POOL_LISTEN_DSN", f"host=x password={SECRET}")
     assert entry.main(["config", "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert {"setting": "max-rss", "value": "512 MiB", "source": "AWA_POOL_MAX_RSS"} in rows
+    told = {row["setting"]: (row["field"], row["value"], row["source"]) for row in rows}
+    assert told["max-rss"] == ("max_rss_bytes", 512 << 20, "AWA_POOL_MAX_RSS")
+    assert told["dlq-retention"] == ("dlq_retention_s", 2_592_000.0, "default")
+    assert told["dsn"] == ("dsn", None, "default") and told["metrics-port"][1] is None
+    assert told["queues"] == (
+        "queues",
+        [{"name": "mail", "max": 4}, {"name": "print", "max": None}],
+        "AWA_POOL_QUEUES",
+    )
+    assert told["concurrency"][1] == 100 and told["drain"][1] is False and told["log-level"][1] == "info"
+    assert "may hold a password" in told["listen-dsn"][1] and SECRET not in str(rows)
 
 
 @pytest.mark.parametrize(
