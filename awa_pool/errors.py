@@ -24,6 +24,7 @@ AwaError
 ├── LeaseLost              the attempt is not its handler's any more: cancelled, rescued, or ended
 ├── BootFailed             a process of the pool did not become ready
 ├── EmbeddedError          the embedded server cannot be installed, started or reached
+│   └── FolderRefused      its folder cannot be made or is not its own (a ConfigError too): names another way
 └── TerminalError          raised by a handler: fail this job now, do not retry
     ├── DecodeError        args do not fit the task's args type: names the field
     └── StagingError       a follow-up cannot be staged: Invalid, TooMany, TooLarge or Sealed
@@ -152,6 +153,10 @@ class BootFailed(AwaError):
 
 class EmbeddedError(AwaError):
     """The embedded server cannot be installed, started or reached."""
+
+
+class FolderRefused(EmbeddedError, ConfigError):
+    """The folder of the embedded server cannot be made, or is not its own."""
 
 
 class TerminalError(AwaError):

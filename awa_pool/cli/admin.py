@@ -32,7 +32,7 @@ from awa_pool.units import write_duration
 from . import render, rings, waits
 from .database import with_database
 from .entry import FAILED, OK, refuse
-from .options import App, DataDir, Dsn, Embedded, Json, Schema
+from .options import App, DataDir, Dsn, Embedded, Json, Schema, number
 
 MOST_ID = 2**63 - 1
 _MOST_DIGITS = 100  # Python reads no endless numbers
@@ -145,9 +145,9 @@ def list_jobs(
     state: Annotated[str | None, typer.Option("--state", metavar="STATE", help=f"One of {', '.join(State)}")] = None,
     queue: Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Only of this queue")] = None,
     kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help="Only of this kind")] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=10_000, help="How many at most")] = 50,
+    limit: Annotated[int, number("--limit", "N", 1, 10_000, "How many at most, 1 to 10000")] = 50,
     before: Annotated[
-        int | None, typer.Option("--before", metavar="ID", help="Only jobs older than this one: the next page")
+        int | None, number("--before", "ID", 0, MOST_ID, "Only jobs older than this one: the next page")
     ] = None,
     as_json: Json = False, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None,
     data_dir: DataDir = None, app: App = None,

@@ -32,7 +32,7 @@ from .admin import JobId, checked_id, job_number, print_job, store_of
 from .app_facts import declared_queues
 from .database import at_a_terminal
 from .entry import FAILED, OK
-from .options import App, DataDir, Dsn, Embedded, Json, Schema
+from .options import App, DataDir, Dsn, Embedded, Json, Schema, number
 from .unknown_queues import warn_of_unknown_queue
 
 SAMPLE_JOBS = 5
@@ -63,7 +63,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show how many and 
 def list_dead(
     kind: Kind = None, queue: Queue = None, tag: Tag = None, reason: Reason = None, after: After = None,
     before: Before = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many at most")] = 100,
+    limit: Annotated[int, number("--limit", "N", 1, 1000, "How many at most, 1 to 1000")] = 100,
     cursor: Annotated[
         str | None, typer.Option("--cursor", metavar="TIME,ID", help="Where the next page starts, as told by the last one")
     ] = None,
@@ -110,7 +110,7 @@ def retry(
     run_at: Annotated[
         str | None, typer.Option("--run-at", metavar="TIME", help="When they run: 2026-01-31T12:00Z, or in such as 10m; now by default")
     ] = None,
-    priority: Annotated[int | None, typer.Option("--priority", metavar="N", help="Give them this priority, 1 to 4")] = None,
+    priority: Annotated[int | None, number("--priority", "N", *gate.PRIORITIES, "Give them this priority, 1 to 4")] = None,
     to_queue: Annotated[str | None, typer.Option("--to-queue", metavar="NAME", help="Put them into this queue")] = None,
     as_json: Json = False, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None,
     data_dir: DataDir = None, app: App = None,
@@ -120,7 +120,7 @@ def retry(
     due = None if run_at is None else gate.checked_run_at(instant(run_at, "--run-at", ahead=True))
     change: dict[str, Any] = {
         "run_at": due,
-        "priority": None if priority is None else gate.checked_priority(priority),
+        "priority": priority,
         "queue": None if to_queue is None else gate.checked_name(to_queue, "--to-queue"),
     }
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
@@ -257,9 +257,10 @@ def _agreed(
     if dry_run:
         return None
     if not yes:
+        question = f"{verb} {count.jobs:,} job{'s' * (count.jobs != 1)}?"
         if not at_a_terminal():
-            raise ConfigError(f"{verb} {count.jobs:,} jobs? Nobody can be asked here: add --yes")
-        if not typer.confirm(f"{verb} {count.jobs:,} jobs?", err=True):
+            raise ConfigError(f"{question} Nobody can be asked here: add --yes")
+        if not typer.confirm(question, err=True):
             print("Nothing was changed.", file=sys.stderr)
             return None
     return chosen.until(count.counted_at)
@@ -267,7 +268,8 @@ def _agreed(
 
 def _counted(count: DeadCount, what: str) -> str:
     parts = ", ".join(f"{jobs:,} {render.plain(reason)}" for reason, jobs in list(count.reasons.items())[:10])
-    return f"{count.jobs:,} {what} jobs fit" + (f": {parts}" if parts else "")
+    fit = "job fits" if count.jobs == 1 else "jobs fit"
+    return f"{count.jobs:,} {what} {fit}" + (f": {parts}" if parts else "")
 
 
 # --- doing -------------------------------------------------------------------------------------------------------
@@ -297,7 +299,8 @@ def _carry_out(store: Store, steps: dead.Steps, result: BulkResult, verb: str, a
     else:
         print(f"{result.done:,} job{'s' * (result.done != 1)} {verb}")
         for each in result.refused[:SHOWN_REFUSALS]:
-            print(f"job {each.job_id} stays: {render.plain(each.why)}")
+            why = each.why.replace(f"job {each.job_id} ", "it ", 1)  # named already
+            print(f"job {each.job_id} stays: {render.plain(why)}")
         if result.refused_jobs > SHOWN_REFUSALS:
             print(f"… and {result.refused_jobs - SHOWN_REFUSALS:,} more stay")
     return FAILED if result.refused_jobs else OK

@@ -23,7 +23,7 @@ from . import render
 from .app_facts import check_app_name
 from .database import with_database
 from .dlq import instant
-from .options import DataDir, Dsn, Embedded, Json, Schema
+from .options import DataDir, Dsn, Embedded, Json, Schema, number
 from .unknown_queues import warn_of_unknown_queue
 
 
@@ -32,12 +32,12 @@ def enqueue(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="The kind of the job", show_default=False)],
     args: Annotated[str, typer.Argument(metavar="[ARGS]", help="Its arguments, a JSON object", show_default=False)] = "{}",
     queue: Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Its queue; else as the task says")] = None,
-    priority: Annotated[int | None, typer.Option("--priority", metavar="N", help="Its priority, 1 to 4; else as the task says")] = None,
+    priority: Annotated[int | None, number("--priority", "N", *gate.PRIORITIES, "Its priority, 1 to 4; else as the task says")] = None,
     run_at: Annotated[
         str | None, typer.Option("--run-at", metavar="TIME", help="When it runs: 2026-01-31T12:00Z, or in such as 10m; now by default")
     ] = None,
     max_attempts: Annotated[
-        int | None, typer.Option("--max-attempts", metavar="N", help="How often it is tried; else as the task says")
+        int | None, number("--max-attempts", "N", *gate.ATTEMPTS, "How often it is tried; else as the task says")
     ] = None,
     as_json: Json = False, dsn: Dsn = None, schema: Schema = None, embedded: Embedded = None, data_dir: DataDir = None,
 ) -> None:  # fmt: skip

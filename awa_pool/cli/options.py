@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
+from awa_pool.config.readers import whole
 from awa_pool.config.settings import SETTINGS
+from awa_pool.errors import ConfigError
 
 DATABASE, POOL, STOPPING, UPKEEP, LOOK = "Database", "Pool", "Stopping", "Upkeep", "Logs and metrics"
 
@@ -62,6 +65,23 @@ def switch(name: str, panel: str, negative: str = "") -> Any:
     flag = SETTINGS[name].flag
     flags = f"{flag}/{negative}" if negative else flag
     return typer.Option(flags, help=about(name), rich_help_panel=panel, show_default=False)
+
+
+def number(flag: str, metavar: str, low: int, high: int, text: str, *more: str) -> Any:
+    """Return the typer option of a whole number; one out of range is refused in our words."""
+    return typer.Option(flag, *more, metavar=metavar, help=text, parser=_reader(flag, low, high))
+
+
+def _reader(flag: str, low: int, high: int) -> Callable[[object], int]:
+    read = whole(low, high)
+
+    def parse(value: object) -> int:
+        try:
+            return read(value)
+        except ConfigError as error:
+            raise ConfigError(f"{flag}: {error}") from None
+
+    return parse
 
 
 Dsn = Annotated[str | None, option("dsn", "DSN", DATABASE)]

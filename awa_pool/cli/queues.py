@@ -86,9 +86,8 @@ def set_queue(
     deadline: Annotated[
         str | None, typer.Option("--deadline", metavar="TIME", help="How long an attempt may take; none: as its task says")
     ] = None,
-    dlq: Annotated[
-        bool | None, typer.Option("--dlq/--no-dlq", help="Whether failed jobs go to the dead letter queue (default: yes)", show_default=False)
-    ] = None,
+    dlq: Annotated[bool, typer.Option("--dlq", help="Failed jobs go to the dead letter queue, as they do by default")] = False,
+    no_dlq: Annotated[bool, typer.Option("--no-dlq", help="Failed jobs do not go to the dead letter queue")] = False,
     dlq_retention: Annotated[
         str | None, typer.Option("--dlq-retention", metavar="TIME", help="How long dead jobs are kept; none: as the pool says")
     ] = None,
@@ -97,10 +96,12 @@ def set_queue(
 ) -> None:  # fmt: skip
     """Change settings of a queue, which need not have any job yet; without flags, show them."""
     gate.checked_queue(queue)
+    if dlq and no_dlq:
+        raise ConfigError("--dlq and --no-dlq exclude each other; leave one of the two out")
     given: dict[str, Any] = {}
     if deadline is not None:
         given["deadline_s"] = _seconds(deadline, gate.DEADLINE_S, "--deadline", "30s")
-    if dlq is not None:
+    if dlq or no_dlq:
         given["dlq"] = dlq
     if dlq_retention is not None:
         given["dlq_retention_s"] = _seconds(dlq_retention, RETENTION_S, "--dlq-retention", "30d")

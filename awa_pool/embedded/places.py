@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from awa_pool.errors import EmbeddedError
+from awa_pool.errors import EmbeddedError, FolderRefused
 
 ROOT_BASE = Path("/var/lib/awa-pool")
 PREFERRED_USERS = ("postgres", "nobody")
@@ -156,12 +156,12 @@ def _first_suitable() -> pwd.struct_passwd:
 def prepare(places: Places, user: ServerUser) -> None:
     """Make the folders of `places` with the right owners; private ones are checked, not trusted.
 
-    Errors: EmbeddedError when a folder cannot be made, belongs to somebody else, or holds something else.
+    Errors: FolderRefused when a folder cannot be made, belongs to somebody else, or holds something else.
     """
     base = places.base
     around = next(folder for folder in base.parents if folder.exists())
     if user.switch and not user.can_enter(around):
-        raise EmbeddedError(
+        raise FolderRefused(
             f"the embedded server runs as {user.name!r}, who cannot enter {around}: "
             "name a folder that this user can reach with --data-dir"
         )
@@ -172,7 +172,7 @@ def prepare(places: Places, user: ServerUser) -> None:
         for path in (places.lock, places.running, places.log):
             path.touch(mode=0o600)
     except OSError as error:
-        raise EmbeddedError(
+        raise FolderRefused(
             f"cannot make the folder of the embedded server, {base}: {error.strerror}; "
             "name another one with --data-dir"
         ) from None
@@ -184,13 +184,13 @@ def _make_base(base: Path, user: ServerUser) -> None:
         base.is_dir() and all(entry.name.startswith(".holders-") for entry in base.iterdir())
     )
     if not fresh and not (base / "holders").is_dir():
-        raise EmbeddedError(
+        raise FolderRefused(
             f"{base} is not an empty folder and holds no embedded server: name another one with --data-dir"
         )
     if not fresh:
         owner = base.stat().st_uid
         if owner != os.geteuid():
-            raise EmbeddedError(
+            raise FolderRefused(
                 f"the embedded server in {base} belongs to {_name_of(owner)!r}: run awa-pool as that user, "
                 "or name another folder with --data-dir"
             )
@@ -215,6 +215,6 @@ def _private(folder: Path, uid: int, gid: int) -> None:
             os.rmdir(draft)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != uid:
-        raise EmbeddedError(f"{folder} is not a folder of {_name_of(uid)!r}: remove it")
+        raise FolderRefused(f"{folder} is not a folder of {_name_of(uid)!r}: remove it")
     if stat.S_IMODE(found.st_mode) & 0o077:
         folder.chmod(0o700)

@@ -20,7 +20,7 @@ from awa_pool.sqlfiles import quoted_schema
 
 from . import statements as do
 from .calls import Call
-from .connection import accept, target
+from .connection import accept, target, with_address
 from .pool import (
     END_S,
     POOL_SIZE,
@@ -88,7 +88,7 @@ async def connect_async(dsn: str, schema: str = "awa_pool", role: str = "client"
             where.conninfo, autocommit=True, prepare_threshold=None
         )
     except psycopg.Error as problem:
-        raise translate(problem, schema, where.secrets) from None
+        raise translate(with_address(problem, where), schema, where.secrets) from None
     store = AsyncStore(conn, schema, where.secrets, ours=True)
     try:
         accept(conn, await store.run(do.schema_facts()), schema)

@@ -41,6 +41,8 @@ _UNKNOWN = re.compile(r'invalid (?:URI query parameter:|connection option) "(.+)
 _PASSWORD = re.compile(r"pass|://[^@]*:[^@]*@", re.IGNORECASE)
 """What may hold a password: one with a space or `?` that was not quoted looks like a keyword to libpq."""
 
+_SILENT = "connection timeout expired"
+
 
 class Target(NamedTuple):
     """Where to connect: a full conninfo, and what must not be shown of it."""
@@ -110,7 +112,7 @@ def connect(
     try:
         conn = kind.connect(where.conninfo, autocommit=True, prepare_threshold=None)
     except psycopg.Error as problem:
-        raise translate(problem, schema, where.secrets) from None
+        raise translate(with_address(problem, where), schema, where.secrets) from None
     store = Store(conn, schema, where.secrets, ours=True)
     try:
         if answer_s is not None:
@@ -124,6 +126,18 @@ def connect(
         store.close()
         raise
     return store
+
+
+def with_address(problem: psycopg.Error, where: Target) -> psycopg.Error:
+    """Return the problem, and instead of the driver's bare word of a server that says nothing one that names its address."""
+    if not isinstance(problem, psycopg.errors.ConnectionTimeout) or str(problem) != _SILENT:
+        return problem  # with several addresses the driver names each
+    known = {
+        option.keyword.decode(): option.val.decode() for option in pq.Conninfo.get_defaults() if option.val
+    }
+    given = known | conninfo_to_dict(where.conninfo)
+    host = given.get("host") or given.get("hostaddr") or "the local socket"
+    return psycopg.OperationalError(f"no answer from {host} port {given.get('port')}: {_SILENT}")
 
 
 def accept(conn: psycopg.BaseConnection[Any], facts: SchemaFacts | None, schema: str) -> None:

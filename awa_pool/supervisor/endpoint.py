@@ -32,7 +32,11 @@ class Endpoint:
         try:
             self._server = _Server((host, port), _handler(self, metrics, seen))
         except (OSError, OverflowError) as error:
-            raise ConfigError(f"--metrics-port {port}: cannot listen on {host}: {error}") from None
+            why = error.strerror if isinstance(error, OSError) else error
+            raise ConfigError(
+                f"--metrics-port {port}: cannot listen on {host}: {why}; write another port, 0 for any free one, or another "
+                "--metrics-host"
+            ) from None
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="awa-pool endpoint", daemon=True

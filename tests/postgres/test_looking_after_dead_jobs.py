@@ -409,13 +409,24 @@ def test_a_dry_run_tells_programs_how_many_and_why_as_one_object(
     assert json.loads(run("dlq", action, "--kind", "other", "--json", *more))["done"] == 0
 
 
-def test_a_refused_action_is_a_message_and_not_a_crash(run: Any, client: Client, dsn: str) -> None:
+def test_one_job_is_counted_in_the_singular(run: Any, client: Client, dsn: str) -> None:
+    dead_jobs(dsn, 1)
+    told = run("dlq", "retry", "--kind", "k", status=2)
+    assert "1 dead job fits: 1 terminal_error" in told and "Retry 1 job? Nobody" in told
+
+
+def test_a_refused_action_is_a_message_and_not_a_crash(
+    run: Any, client: Client, dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """B164."""
     with Queue(dsn) as q:
         done = q.claimed()
         q.finish(done.ended("completed"))
     assert f"job {done.job_id} is completed already" in run("cancel", str(done.job_id), status=1)
     assert main(["dlq", "retry", str(done.job_id)]) == 1
+    capsys.readouterr()
+    assert main(["dlq", "move", str(done.job_id)]) == 1
+    assert f"job {done.job_id} stays: it is completed: a job that" in capsys.readouterr().out
     assert run("dlq", "retry", str(done.job_id), "--json", status=1) == ""
     assert "is completed" in run("retry", str(done.job_id), status=1)
 

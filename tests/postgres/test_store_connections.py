@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import select
+import socket
 import time
 import uuid
 import warnings
@@ -26,6 +28,7 @@ from awa_pool.errors import (
 )
 from awa_pool.store import inspecting
 from awa_pool.store import statements as do
+from awa_pool.store.asynchronous import connect_async
 from awa_pool.store.connection import PREPARE_AFTER, connect, target
 from awa_pool.store.listener import Listener, ListenerBack, ListenerLost, Notified
 from awa_pool.store.mailbox import Mailbox
@@ -94,6 +97,16 @@ def test_an_address_that_can_never_work_is_refused_and_not_waited_for(dsn, wrong
         connect(f"{dsn} {wrong} password=s3cr3t")
     assert "bogus" in str(refused.value) or "port" in str(refused.value)
     assert "s3cr3t" not in str(refused.value)
+
+
+def test_a_server_that_says_nothing_is_named_by_its_address():
+    with socket.create_server(("127.0.0.1", 0)) as frozen:  # the kernel takes the connection, nobody answers
+        port = frozen.getsockname()[1]
+        dsn = f"host=127.0.0.1 port={port} user=me password=s3cr3t dbname=x connect_timeout=2"
+        for attempt in (lambda: connect(dsn), lambda: migrate(dsn), lambda: asyncio.run(connect_async(dsn))):
+            with pytest.raises(StoreUnavailable, match=f"no answer from 127.0.0.1 port {port}: ") as caught:
+                attempt()
+            assert "s3cr3t" not in str(caught.value)
 
 
 def test_the_servers_codes_become_our_errors(dsn):

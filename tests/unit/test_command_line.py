@@ -67,7 +67,17 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str, status: int = 2) ->
         (["job"], "ID"),
         (["jobs", "--state", "done"], "'done'"),
         (["queue", "pauze", "mail"], "pauze"),
-        (["demo", "--workers", "0"], "--workers"),
+        (["demo", "--workers", "0"], "--workers: 0 is not possible; write a whole number from 1 to 1024"),
+        (["jobs", "--limit", "0"], "--limit: 0 is not possible; write a whole number from 1 to 10000"),
+        (["jobs", "--limit", "x"], "--limit: 'x' is not possible"),
+        (["dlq", "list", "--limit", "0"], "--limit: 0 is not possible; write a whole number from 1 to 1000"),
+        (
+            ["enqueue", "a:b", "k", "--priority", "9"],
+            "--priority: 9 is not possible; write a whole number from 1 to 4",
+        ),
+        (["enqueue", "a:b", "k", "--max-attempts", "0"], "--max-attempts: 0"),
+        (["dlq", "retry", "1", "--priority", "9"], "--priority: 9"),
+        (["queue", "set", "mail", "--dlq", "--no-dlq"], "--dlq and --no-dlq exclude each other"),
     ],
 )
 def test_what_is_wrong_is_named_in_one_line(

@@ -11,7 +11,7 @@ import pytest
 
 from awa_pool import embedded
 from awa_pool.embedded import binaries, places
-from awa_pool.errors import EmbeddedError
+from awa_pool.errors import ConfigError, EmbeddedError
 
 
 def test_a_missing_extra_is_named_with_the_command_that_installs_it(
@@ -30,6 +30,13 @@ def test_a_folder_without_programs_is_named(tmp_path: Path) -> None:
     user = places.ServerUser("me", 0, 0, switch=False)
     with pytest.raises(EmbeddedError, match=str(tmp_path)):
         binaries.find(tmp_path, user, None)
+
+
+def test_a_folder_that_cannot_be_made_is_the_callers_mistake_as_any_wrong_flag_is(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    user = places.ServerUser("me", os.geteuid(), os.getegid(), switch=False)
+    with pytest.raises(ConfigError, match="--data-dir"):
+        places.prepare(places.Places(tmp_path / "file" / "server"), user)
 
 
 def test_the_socket_stays_within_the_length_that_the_system_allows(tmp_path: Path) -> None:
