@@ -18,7 +18,7 @@ from awa_pool.errors import SchemaMismatch, StoreError, StoreUnavailable
 from awa_pool.sqlfiles import SCHEMA_VERSION, SqlFile
 
 from .connection import refuse_encoding, target, with_address
-from .sqlstates import scrub
+from .sqlstates import folded, scrub
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def migrate(
             conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # whatever is usual there
             return _migrate(conn, schema, accept_system_id, any_cluster)
     except psycopg.OperationalError as lost:
-        text = scrub(str(with_address(lost, where)).strip(), where.secrets)
+        text = folded(scrub(str(with_address(lost, where)), where.secrets))
         raise StoreUnavailable(
             f"cannot migrate: {text}", sqlstate=lost.sqlstate
         ) from None  # it may show the DSN

@@ -78,6 +78,8 @@ def translate(problem: psycopg.Error, schema: str, secrets: tuple[str, ...] = ()
             scrub(str(problem), secrets)
         )  # refused by the driver, before it reached the server
     text = scrub(problem.diag.message_primary or str(problem) or type(problem).__name__, secrets).strip()
+    if sqlstate is None:  # libpq writes several lines; a log would show their ends as `\n\t`
+        text = folded(text)
     if sqlstate is None and _IMPOSSIBLE.search(text):
         return ConfigError(f"the DSN cannot be used: {text.removeprefix('connection is bad: ')}")
     kind = class_of(sqlstate)
@@ -104,6 +106,11 @@ def translate(problem: psycopg.Error, schema: str, secrets: tuple[str, ...] = ()
         path = problem.diag.message_detail or ""
         return kind(text.removeprefix(f"{path}: "), path=path)
     return kind(text)
+
+
+def folded(text: str) -> str:
+    """Put a text of several lines on one."""
+    return " ".join(text.split())
 
 
 def scrub(text: str, secrets: tuple[str, ...]) -> str:

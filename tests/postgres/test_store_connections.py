@@ -26,6 +26,7 @@ from awa_pool.errors import (
     StoreUnavailable,
     ValidationError,
 )
+from awa_pool.logs import ConsoleFormatter
 from awa_pool.store import inspecting
 from awa_pool.store import statements as do
 from awa_pool.store.asynchronous import connect_async
@@ -107,6 +108,16 @@ def test_a_server_that_says_nothing_is_named_by_its_address():
             with pytest.raises(StoreUnavailable, match=f"no answer from 127.0.0.1 port {port}: ") as caught:
                 attempt()
             assert "s3cr3t" not in str(caught.value)
+
+
+def test_the_reason_of_an_outage_stands_on_one_line_in_errors_and_logs(tmp_path):
+    dsn = f"host={tmp_path} user=me dbname=x"  # libpq asks on a second line whether a server runs there
+    for attempt in (lambda: connect(dsn), lambda: migrate(dsn), lambda: asyncio.run(connect_async(dsn))):
+        with pytest.raises(StoreUnavailable, match="Is the server running") as caught:
+            attempt()
+        record = logging.LogRecord("awa_pool", logging.WARNING, "", 0, "away: %s", (str(caught.value),), None)
+        line = ConsoleFormatter("dispatcher").format(record)
+        assert "Is the server" in line and "\\n" not in line and "\\t" not in line and "\n" not in line
 
 
 def test_the_servers_codes_become_our_errors(dsn):
