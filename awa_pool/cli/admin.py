@@ -87,7 +87,8 @@ def status(
         render.print_json(told | {"unserved": unserved(runtimes, queues)})
         return
     out = render.console()
-    out.print(_pools(runtimes) if runtimes else Text("No pool has been seen lately."))
+    for part in _pools(runtimes):
+        out.print(part)
     out.print()
     out.print(queue_table(queues) if queues else Text("No queue has jobs."))
     for name in unserved(runtimes, queues):
@@ -390,7 +391,20 @@ def pool_state(row: inspecting.RuntimeRow) -> str:
     return "silent" if row.state == "alive" and overdue else row.state
 
 
-def _pools(rows: list[inspecting.RuntimeRow]) -> Any:
+def _pools(rows: list[inspecting.RuntimeRow]) -> Iterator[Any]:
+    """Tell the pools: those that live in a table, the gone ones, which deploys add up, in one line."""
+    present = [row for row in rows if row.state != "gone"]
+    gone = [row for row in rows if row.state == "gone"]
+    if present:
+        yield _pool_table(present)
+    elif not gone:
+        yield Text("No pool has been seen lately.")
+    if gone:
+        counted = "1 pool is gone," if len(gone) == 1 else f"{len(gone):,} pools are gone, the last"
+        yield Text(f"{counted} {render.span(min(row.heartbeat_age_s for row in gone))} ago")
+
+
+def _pool_table(rows: list[inspecting.RuntimeRow]) -> Any:
     cells = [
         (r.host, r.pid, pool_state(r), r.info.get("workers", "–"), render.span(r.heartbeat_age_s) + " ago",
          render.moment(r.started_at), r.runtime_id)

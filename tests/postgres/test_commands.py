@@ -225,6 +225,27 @@ def test_status_calls_a_pool_silent_whose_heartbeat_is_overdue(
     assert line.split()[2] == state
 
 
+def test_status_shows_the_living_pools_and_counts_the_gone(run: Any, dsn: str) -> None:
+    with Queue(dsn) as queue:
+
+        def pool(pid: int, state: str, age_s: int) -> None:
+            queue.rows("select awa_pool.register_runtime(gen_random_uuid(), 'host', %s, '{}'::jsonb)", pid)
+            queue.rows(
+                "update awa_pool.runtimes set state = %s, heartbeat_at = now() - make_interval(secs => %s) where pid = %s",
+                state, age_s, pid,
+            )  # fmt: skip
+
+        pool(41, "gone", 3600)
+        told = run("status")
+        assert told.startswith("1 pool is gone, 1h00m ago\n") and " 41 " not in told
+        pool(42, "gone", 120)
+        pool(43, "alive", 0)
+    lines = run("status").splitlines()
+    assert " 43 " in lines[1] and lines[2] == "2 pools are gone, the last 2m00s ago"
+    assert not [line for line in lines if " 41 " in line or " 42 " in line]
+    assert {row["pid"] for row in json.loads(run("status", "--json"))["pools"]} == {41, 42, 43}
+
+
 def test_status_tells_pools_and_queues_as_one_object(run: Any, client: Client) -> None:
     assert "No pool" in run("status") and "No queue" in run("status")
     client.insert({}, kind="count")
