@@ -28,6 +28,8 @@ def with_database(config: PoolConfig, sources: Mapping[str, str]) -> Iterator[Po
 
     Errors: ConfigError when none is given or the address cannot be read; EmbeddedError.
     """
+    from awa_pool.store.connection import check_address
+
     dsn, place = config.dsn, sources["dsn"]
     if config.listen_dsn is not None:
         check_address(config.listen_dsn, sources["listen_dsn"])
@@ -52,14 +54,3 @@ def with_database(config: PoolConfig, sources: Mapping[str, str]) -> Iterator[Po
 def at_a_terminal() -> bool:
     """Say whether a person is looking: input and output are both a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
-
-
-def check_address(dsn: str, place: str) -> None:
-    """Refuse an address that libpq cannot read, by the place where it was written; it is never shown, as it may hold a
-    password."""
-    from awa_pool.store.connection import target
-
-    try:
-        target(dsn)
-    except ConfigError as error:
-        raise ConfigError(f"{place}: {error}") from None

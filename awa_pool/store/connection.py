@@ -70,6 +70,15 @@ def target(dsn: str, role: str = "client") -> Target:
     return Target(make_conninfo("", **settings), secrets)
 
 
+def check_address(dsn: str, place: str) -> None:
+    """Refuse an address that libpq cannot read, by the place where it was written; it is never shown, as it may hold a
+    password."""
+    try:
+        target(dsn)
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error}") from None
+
+
 def _unreadable(dsn: str, told: str) -> str:
     """Say why a DSN cannot be read, by libpq's message: of the DSN's own text only the keyword that nobody knows."""
     if found := _UNKNOWN.search(told):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from awa_pool.config.settings import PoolConfig
 from awa_pool.errors import ConfigError
 from awa_pool.logs import set_up_logging
 from awa_pool.metrics import Exporter
-from awa_pool.store.connection import shown_address
+from awa_pool.store.connection import check_address, shown_address
 
 from .core import Supervisor
 from .events import ExitStatus
@@ -89,17 +90,25 @@ def run_client(client: Any, **options: Any) -> int:
     check_may_run()
     given = {"dsn": getattr(client, "dsn", None), "schema": getattr(client, "schema", None)} | options
     environ = {name: value for name, value in os.environ.items() if name != "AWA_POOL_APP"}
-    config, _ = load(given, environ=environ, start=Path.cwd(), in_python=True)
+    config, sources = load(given, environ=environ, start=Path.cwd(), in_python=True)
     check_tasks(client.registry, MAIN)
     app = App(blob=pack_app(client))
     if not config.embedded:
         if config.dsn is None and environ.get("DATABASE_URL"):
-            config = dataclasses.replace(config, dsn=environ["DATABASE_URL"])
+            config, sources["dsn"] = dataclasses.replace(config, dsn=environ["DATABASE_URL"]), "DATABASE_URL"
+        _check_addresses(config, sources)
         return run_pool(config, app)
     from awa_pool.embedded.migrated import migrated_server
 
     with migrated_server(config.data_dir, config.schema) as dsn:
         return run_pool(dataclasses.replace(config, dsn=dsn, embedded=False), app)
+
+
+def _check_addresses(config: PoolConfig, sources: Mapping[str, str]) -> None:
+    """Refuse an address that cannot be read before anything is started. Errors: ConfigError naming where it was written."""
+    for name, dsn in (("dsn", config.dsn), ("listen_dsn", config.listen_dsn)):
+        if dsn is not None:
+            check_address(dsn, sources[name])
 
 
 def _run(

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from awa_pool import Client, Job
 from awa_pool.config.layers import load
 from awa_pool.config.readers import QueueSpec, parse_queue
 from awa_pool.config.settings import PoolConfig, flag_of, variable_of
@@ -151,6 +154,30 @@ def test_keyword_arguments_are_named_as_written_in_python(tmp_path: Path) -> Non
         load({"workers": 0}, environ={}, start=tmp_path, in_python=True)
     with pytest.raises(ConfigError, match="worker: no such setting; did you mean workers"):
         load({"worker": 4}, environ={}, start=tmp_path, in_python=True)
+
+
+def test_a_pool_started_in_python_refuses_an_unreadable_address_by_its_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("AWA_POOL_DSN", raising=False)
+    unknown = "the DSN has an unknown keyword 'prt'; did you mean 'port'?"
+    with pytest.raises(ConfigError, match=f"^dsn: {re.escape(unknown)}$"):
+        client_of("host=h prt=1").run()
+    with pytest.raises(ConfigError, match="^listen_dsn: the DSN cannot be read"):
+        client_of("host=h").run(listen_dsn="foo")
+    monkeypatch.setenv("DATABASE_URL", "host=h prt=1")
+    with pytest.raises(ConfigError, match=f"^DATABASE_URL: {re.escape(unknown)}$"):
+        client_of(None).run()
+
+
+def count(job: Job[dict[str, Any]]) -> None: ...
+
+
+def client_of(dsn: str | None) -> Client:
+    client = Client(dsn)
+    client.task(kind="count")(count)
+    return client
 
 
 def test_each_setting_has_a_flag_and_a_variable() -> None:
