@@ -228,8 +228,10 @@ def test_a_killed_supervisor_leaves_nobody_and_another_pool_does_its_work_under_
         wait_until("nobody is left", lambda: not any(alive(pid) for pid in below), 5.0)
         with pool(tmp_path, dsn, **quick) as second:
             second.ready(1)
+            ready_s = time.monotonic()
             second.logged("rescued 1 attempts of runtime")
             assert time.monotonic() - killed_s > stale_s / 2  # not before its time
+            assert time.monotonic() - ready_s < stale_s + stale_s / 3 + 1.5  # and within a sweep after it
             Path(f"{path}.go").touch()
             wait_until("it is completed", lambda: completed(client) == 1)
     assert [attempt for _, attempt, _ in lines(path)] == [1, 2]

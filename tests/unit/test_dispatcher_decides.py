@@ -152,6 +152,18 @@ def test_claims_stay_within_the_window(window_jobs):
     assert most == window_jobs
 
 
+def test_claims_ask_for_no_more_bytes_than_the_window_has_left():
+    window_bytes = 8000  # bodies have some 30
+    world = ready_world(5000, window_bytes=window_bytes)
+    for _ in range(700):
+        for lane in lanes(world):
+            world.work(lane)
+        run(world)
+    assert all(1 < claim.max_bytes <= window_bytes for claim in world.claims)  # 1: nothing was left
+    assert min(claim.max_bytes for claim in world.claims) < window_bytes / 2
+    assert len(world.claims) > 3
+
+
 def test_a_finalizer_that_is_full_stops_claims():
     world = World(Settings("d1", QUEUES), 100)
     world.to_dispatcher.append(FinalizerSaid(FinalizerLoad("f1", 5000, 0, False)))

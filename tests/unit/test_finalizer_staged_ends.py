@@ -232,3 +232,17 @@ def test_claiming_rests_while_as_much_is_held_as_may_be(limit: str) -> None:
     world.settle()
     assert world.loads[-1].accepting
     assert world.core.desk.held_jobs == 0 and world.core.desk.held_bytes == 0
+
+
+@pytest.mark.parametrize("limit", ["jobs", "bytes"])
+def test_no_message_is_read_while_twice_as_much_is_held(limit: str) -> None:
+    settings = Settings("f1", window_jobs=16) if limit == "jobs" else Settings("f1", window_bytes=2000)
+    world = World(settings)
+    world.hello()
+    size = 10 if limit == "jobs" else 300
+    stage(world, range(1, 6), size=size)
+    assert not world.core.saturated
+    stage(world, range(6, 41), size=size)
+    assert world.core.saturated
+    world.settle()
+    assert not world.core.saturated

@@ -4,6 +4,8 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import pytest
+
 from awa_pool.maintenance.core import LEASE_S, Ask, Maintenance, Rules, Say
 
 
@@ -105,6 +107,16 @@ def test_a_rescue_is_told_for_how_long_the_leader_has_been_connected() -> None:
     assert connected_s(asks) and max(connected_s(asks)) <= 29.0
     database.run(3.0)
     assert min(connected_s(database.run(20.0))) >= 30.0
+
+
+@pytest.mark.parametrize("stale_s", [3.0, 30.0])
+def test_the_dead_are_looked_for_every_third_of_the_stale_time_and_every_ten_seconds(stale_s: float) -> None:
+    database = Database(stale_s=stale_s)
+    database.run(300.0)
+    looked_s = [at_s for at_s, ask in database.asked if ask.branch == "rescue"]
+    assert (
+        max(after - before for before, after in itertools.pairwise(looked_s)) <= min(10.0, stale_s / 3) + 0.1
+    )
 
 
 def test_a_successor_counts_the_time_for_which_its_host_was_connected_before_it() -> None:
