@@ -52,6 +52,37 @@ def minutes_later(conn: Session) -> str:
     return str(call(conn, "sweep()"))
 
 
+def kept_after_a_rest(conn: Session) -> bool:
+    """Whether the table was kept although nothing has left it for minutes: a counter that came late says otherwise."""
+    conn.execute("update awa_pool.returned_rest set since = since - interval '6 min'")
+    assert call(conn, "empty_returned()") is False
+    return bool(value(conn, "select since < now() - interval '5 min' from awa_pool.returned_rest"))
+
+
+def test_a_large_table_of_jobs_given_back_is_kept_while_one_is_in_it(dsn: str) -> None:
+    with session(dsn) as conn:
+        jobs = enqueue(conn, 4000)
+        for _ in range(3):
+            give_back(conn, claim(conn, total=5000, chunk=63))
+        until(lambda: kept_after_a_rest(conn), "it has rested, and is kept")
+        assert sorted(ids(claim(conn, total=5000, chunk=63))) == jobs
+
+
+def test_a_job_that_is_being_given_back_keeps_the_table_and_nothing_waits_for_it(dsn: str) -> None:
+    with session(dsn) as conn, session(dsn, autocommit=False) as giving:
+        (job,) = enqueue(conn, queue="late")
+        late = claim(conn, "late")
+        enqueue(conn, 4000)
+        give_back(conn, claim(conn, total=5000, chunk=63))
+        give_back(giving, late)  # not committed: nobody sees that row yet
+        finish_all(conn, claim(conn, total=5000, chunk=63))
+        assert value(conn, "select count(*) from awa_pool.jobs_returned") == 0
+        conn.execute("set statement_timeout = '2s'")
+        until(lambda: kept_after_a_rest(conn), "it has rested, and is kept")
+        giving.commit()
+        assert ids(claim(conn, "late")) == [job]
+
+
 @pytest.mark.parametrize("writes", [False, True], ids=["a reader", "a writer"])
 def test_claims_stay_as_cheap_while_a_snapshot_is_held_and_the_ring_turns(dsn: str, writes: bool) -> None:
     with session(dsn) as conn, session(dsn, autocommit=False) as holder:
