@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 
 import psycopg
@@ -138,7 +139,9 @@ def test_prune_yields_at_once_to_whoever_uses_the_slot(dsn: str) -> None:
         exhaust(conn, 0)
         reader.execute("select count(*) from awa_pool.jobs_ready_0")
         conn.execute("set lock_timeout = '10s'")
+        began_s = time.monotonic()
         assert call(conn, "prune(0, 0)") == "slot 0: in use"
+        assert time.monotonic() - began_s < 2  # after a lock_timeout it would say the same
         reader.rollback()
         assert call(conn, "prune(0, 0)") == "emptied 0"
 
