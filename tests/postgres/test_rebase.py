@@ -50,13 +50,18 @@ def busy_world(q: Queue) -> dict[str, list[int]]:
         again = q.claim(5)
         q.finish(*(a.ended("completed") for a in again[:2]))
         q.rows("select awa_pool.cancel(%s)", first[65])
+        other = []
+        for priority in (1, 3, 4):  # each has a cursor of its own
+            q.enqueue(queue="other", priority=priority)
+            other += [a.job_id for a in q.claim(1, "other")]
+            q.enqueue(priority=priority)
         q.rows("select awa_pool.rotate(0, null)")
         q.move(attempts[50])
         second = q.fill(10)
         late.commit()
     q.rows("select awa_pool.retry(%s)", first[65])
     q.enqueue(run_at="2100-01-01")
-    return {"open": [a.job_id for a in attempts[40:60]], "late": [slow], "new": second}
+    return {"open": [a.job_id for a in attempts[40:60]], "late": [slow], "new": second, "other": other}
 
 
 class Backup:
@@ -148,7 +153,8 @@ def test_after_a_rebase_each_job_is_what_it_was_and_is_claimed_once(backup: Back
         available = {i for i, s in after.items() if s == "available"} | {fresh_id}
         assert (set(claimed), len(claimed)) == (available, len(available))
         assert set(groups["late"] + groups["new"]) <= set(claimed)
-        assert q.claim(500) == []
+        assert q.claim(500) == q.claim(500, "other") == []
+        assert {after[i] for i in groups["other"]} == {"running"}
 
 
 def test_what_was_running_before_is_rescued_by_rule_and_may_still_end_first(backup: Backup) -> None:
