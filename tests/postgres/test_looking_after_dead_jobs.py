@@ -126,6 +126,34 @@ def test_many_are_retried_step_by_step_and_what_fails_half_way_goes_on_later(
         assert sorted(a.job_id for a in q.claim()) == ids
 
 
+def test_many_are_moved_step_by_step_and_what_fails_half_way_goes_on_later(
+    client: Client, dsn: str, monkeypatch: pytest.MonkeyPatch, run: Any
+) -> None:
+    monkeypatch.setattr(dead, "BATCH_JOBS", 3)
+    client.set_queue("default", dlq=False)
+    ids = dead_jobs(dsn, 7)
+    calls = 0
+    plain = client._run
+
+    def cut(call: Any, conn: Any) -> Any:
+        nonlocal calls
+        calls += call.query == "move_ended_to_dead"
+        if calls == 2:
+            raise ConnectionError("cut")
+        return plain(call, conn)
+
+    monkeypatch.setattr(client, "_run", cut)
+    with pytest.raises(ConnectionError):
+        client.move_to_dead(queue="default")
+    monkeypatch.setattr(client, "_run", plain)
+    assert [job.id for job in client.list_dead()] == ids[2::-1]
+    assert client.move_to_dead(queue="default").done == 4
+    assert [job.id for job in client.list_dead()] == ids[::-1]
+    more = dead_jobs(dsn, 7)
+    assert run("dlq", "move", "--queue", "default", "--yes") == "7 jobs moved\n"
+    assert [job.id for job in client.list_dead()] == (ids + more)[::-1]
+
+
 def test_what_dies_again_meanwhile_is_not_retried_for_ever(
     client: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
