@@ -286,6 +286,13 @@ def test_rows_that_were_rolled_back_are_walked_over_a_few_times_only(dsn: str) -
         until(advanced, "nothing is walked over")
 
 
+def test_empty_claims_themselves_step_over_rows_that_were_rolled_back(dsn: str) -> None:
+    with session(dsn) as conn, session(dsn, autocommit=False) as undone:
+        enqueue(undone, 300_000)  # many: the second look takes over 2 ms too, from when on a claim moves on
+        undone.rollback()
+        until(lambda: buffers(conn, 1) < 100, "nothing is walked over")
+
+
 def buffers(conn: psycopg.Connection[tuple[object, ...]], claims: int = 2) -> int:
     """Buffers touched by the last of so many empty claims: the first of a session reads catalogues."""
     for _ in range(claims):
