@@ -45,6 +45,15 @@ def test_a_full_ring_keeps_its_current_slot(dsn: str) -> None:
         assert len(ids(claim(conn))) == 24
 
 
+def test_what_claims_looked_into_before_a_rotation_is_forgotten(dsn: str) -> None:
+    with session(dsn) as conn:
+        for _ in range(5):
+            enqueue(conn)
+            assert call(conn, "rotate(0, null)").startswith("sealed")
+        rows = conn.execute("select slots from awa_pool.claimable_slots").fetchall()
+        assert rows == [([0, 1, 2, 3, 4, 5],)]
+
+
 def test_a_slot_goes_round(dsn: str) -> None:
     with session(dsn) as conn:
         enqueue(conn, 3)
