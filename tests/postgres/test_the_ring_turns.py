@@ -245,6 +245,18 @@ def test_autovacuum_leaves_the_ring_alone(dsn: str) -> None:
         assert (unprotected, toast) == ([], [])
 
 
+def test_autovacuum_comes_to_cursors_and_windows_as_soon_as_many_were_trimmed(dsn: str) -> None:
+    with session(dsn) as conn:
+        options = conn.execute(
+            "select i.inhparent::regclass::text, c.reloptions, count(*) from pg_class c "
+            "join pg_inherits i on i.inhrelid = c.oid where c.relkind = 'r' "
+            "and i.inhparent in ('awa_pool.cursors'::regclass, 'awa_pool.cursor_windows'::regclass) "
+            "group by 1, 2 order by 1"
+        ).fetchall()
+        soon = ["autovacuum_vacuum_scale_factor=0", "autovacuum_vacuum_threshold=5000"]
+        assert options == [("awa_pool.cursor_windows", soon, 24), ("awa_pool.cursors", soon, 24)]
+
+
 def test_long_sealed_slots_cost_an_idle_queue_nothing(dsn: str) -> None:
     with session(dsn) as conn:
         for _ in range(15):
