@@ -2,7 +2,7 @@
 -- Arrow: sealed -> exhausted. A producer takes its xid before it reads which slot is current. So once an xid was taken
 -- after the slot was sealed (sealed_xid, by the first call that sees it sealed) and every transaction up to it has
 -- ended, nobody is left who could insert there. Then: everything claimed, no receipt open.
--- Locks: the ring (try). Errors: AW002, AW003.
+-- Locks: the ring (try). Errors: AW002, AW003, XX001.
 create or replace function {schema}.exhaust_slots() returns text
 language plpgsql volatile
 set search_path = {schema}, pg_catalog, pg_temp
@@ -13,6 +13,7 @@ declare
 begin
     perform require_read_committed('exhaust_slots');
     perform refuse_foreign_xids();
+    perform refuse_lost_window();
     if not try_ring_lock() then
         return 'busy';
     end if;

@@ -2,7 +2,7 @@
 -- Arrow: exhausted -> free, for slots older than the retention, and from the oldest on while the history is larger than
 -- history_bytes. Old rows of jobs_finished go too, a few thousand a call. Unique keys of completed jobs go with the retention,
 -- whatever the size: a slot emptied before that leaves them with their time (release_at).
--- Locks: the ring (try); see prune_slot. Errors: AW002, AW003.
+-- Locks: the ring (try); see prune_slot. Errors: AW002, AW003, XX001.
 create or replace function {schema}.prune(p_retention_s float8, p_history_bytes bigint) returns text
 language plpgsql volatile
 set search_path = {schema}, pg_catalog, pg_temp
@@ -28,6 +28,7 @@ declare
 begin
     perform require_read_committed('prune');
     perform refuse_foreign_xids();
+    perform refuse_lost_window();
     if not try_ring_lock() then
         return 'busy';
     end if;

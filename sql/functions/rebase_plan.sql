@@ -39,6 +39,7 @@ begin
         select from jobs_ready as r where r.txid >= pg_snapshot_xmax(pg_current_snapshot())) then
         reason := 'holds jobs of transactions that this cluster has not reached, as after a restore into a clone';
     end if;
+    reason := coalesce(reason, lost_window());
     alive := array(
         select format('pid %s on %s', r.pid, r.host)
           from runtimes as r

@@ -269,6 +269,26 @@ def test_a_clone_of_the_same_identifier_is_caught_by_the_claim_itself(backup: Ba
         assert sum(s == "available" for s in states(q).values()) <= sum(s in LIVE for s in before.values())
 
 
+def test_a_lane_that_has_lost_what_its_claims_wrote_stops_no_other_and_a_rebase_mends_it(dsn: str) -> None:
+    with Queue(dsn) as q, Queue(dsn, "other") as other:
+        q.fill(5)
+        assert len(q.claim(2)) == 2
+        q.rows("delete from awa_pool.cursor_windows")
+        other.fill(3)
+        assert len(other.claim(10)) == 3
+        assert q.claim(10) == []  # nobody can tell by cursors which these are
+        for housekeeping in ("exhaust_slots()", "prune(0, 0)"):
+            with pytest.raises(
+                psycopg.Error, match="queue default has lost what .* `awa-pool rebase`"
+            ) as told:
+                q.rows(f"select awa_pool.{housekeeping}")
+            assert told.value.sqlstate == "XX001"
+        assert q.rows("select awa_pool.sweep()") and "lost" in str(plan(dsn).reason)
+        rebase(dsn)
+        assert plan(dsn).reason is None
+        assert len(q.claim(10)) == 3
+
+
 def test_a_rebase_is_refused_while_a_pool_works_on_the_database(dsn: str) -> None:
     with Queue(dsn) as q:
         q.fill(5)

@@ -28,7 +28,9 @@ begin
         select null::bigint as window_id, '1:1:'::pg_snapshot as prev, {schema}.snapshot_now() as cur,
                '0'::xid8 as txid, 0::bigint as job_id into c;
         moved := true;
-    elsif c.prev is null or pg_snapshot_xmax(c.cur) > pg_snapshot_xmax(pg_current_snapshot()) then
+    elsif c.prev is null then
+        return;  -- its window is lost: no other lane has to wait for that (see refuse_lost_window)
+    elsif pg_snapshot_xmax(c.cur) > pg_snapshot_xmax(pg_current_snapshot()) then
         perform {schema}.refuse_future_cursor({slot}, p_queue);
     end if;
     loop
