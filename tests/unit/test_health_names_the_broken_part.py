@@ -28,7 +28,7 @@ def test_a_pool_whose_parts_all_move_is_ready() -> None:
         ({"dispatcher_silent_s": None}, "claiming", "starting"),
         ({"claiming": False}, "claiming", "cannot claim"),
         ({"finalizer_silent_s": 4.0}, "finalising", "silent"),
-        ({"accepting": False}, "finalising", "cannot be stored"),
+        ({"accepting": False}, "finalising", "cannot store results"),
         ({"workers_ready": 0}, "working", "0 of 4"),
         ({"database_up": False, "database_reason": "refused"}, "database", "refused"),
         ({"database_silent_s": 9.0}, "database", "9 s"),
