@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
-from awa_pool.config.readers import whole
+from awa_pool.config.readers import read_at, whole
 from awa_pool.config.settings import SETTINGS
-from awa_pool.errors import ConfigError
 
 DATABASE, POOL, STOPPING, UPKEEP, LOOK = "Database", "Pool", "Stopping", "Upkeep", "Logs and metrics"
 
@@ -69,19 +67,12 @@ def switch(name: str, panel: str, negative: str = "") -> Any:
 
 def number(flag: str, metavar: str, low: int, high: int, text: str, *more: str) -> Any:
     """Return the typer option of a whole number; one out of range is refused in our words."""
-    return typer.Option(flag, *more, metavar=metavar, help=text, parser=_reader(flag, low, high))
-
-
-def _reader(flag: str, low: int, high: int) -> Callable[[object], int]:
     read = whole(low, high)
 
-    def parse(value: object) -> int:
-        try:
-            return read(value)
-        except ConfigError as error:
-            raise ConfigError(f"{flag}: {error}") from None
+    def parse(value: object) -> int:  # a function: typer asks for its name
+        return read_at(flag, read, value)
 
-    return parse
+    return typer.Option(flag, *more, metavar=metavar, help=text, parser=parse)
 
 
 Dsn = Annotated[str | None, option("dsn", "DSN", DATABASE)]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from awa_pool.errors import ConfigError
 from awa_pool.units import parse_duration, parse_size
 
+T = TypeVar("T")
+R = TypeVar("R")
 _YES = {"1", "true", "yes", "on"}
 _NO = {"0", "false", "no", "off"}
 
@@ -34,6 +36,14 @@ def parse_queue(text: str) -> QueueSpec:
             f"{text[:80]!r}: the part after the last ':' is the most jobs in flight; write a number from 1{own}"
         )
     return QueueSpec(name, int(limit))
+
+
+def read_at(place: str, read: Callable[[T], R], value: T) -> R:
+    """Read a value; a refusal begins with the place where it was written. Errors: ConfigError."""
+    try:
+        return read(value)
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error}") from None
 
 
 def read_text(value: object) -> str:

@@ -10,7 +10,18 @@ from typing import Any
 
 from awa_pool.errors import ConfigError
 
-from .readers import QueueSpec, duration, one_of, read_flag, read_queues, read_schema, read_text, size, whole
+from .readers import (
+    QueueSpec,
+    duration,
+    one_of,
+    read_at,
+    read_flag,
+    read_queues,
+    read_schema,
+    read_text,
+    size,
+    whole,
+)
 
 PREFIX = "AWA_POOL_"
 MIN_BEATS = 3  # heartbeats that must fit into one stale threshold
@@ -183,7 +194,4 @@ def variable_of(name: str) -> str:
 
 def read_setting(setting: Setting, label: str, value: object) -> Any:
     """Read one value. Errors: ConfigError that begins with the label, the place where it was written."""
-    try:
-        return setting.read(value)
-    except ConfigError as error:
-        raise ConfigError(f"{label}: {error}") from None
+    return read_at(label, setting.read, value)

@@ -11,6 +11,7 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from awa_pool.config.readers import read_at
 from awa_pool.errors import ConfigError, SchemaMismatch
 from awa_pool.sqlfiles import SCHEMA_VERSION, quoted_schema
 
@@ -73,10 +74,7 @@ def target(dsn: str, role: str = "client") -> Target:
 def check_address(dsn: str, place: str) -> None:
     """Refuse an address that libpq cannot read, by the place where it was written; it is never shown, as it may hold a
     password."""
-    try:
-        target(dsn)
-    except ConfigError as error:
-        raise ConfigError(f"{place}: {error}") from None
+    read_at(place, target, dsn)
 
 
 def _unreadable(dsn: str, told: str) -> str:

@@ -109,11 +109,8 @@ class Store:
         poll = select.poll()
         try:
             poll.register(self.conn.fileno(), select.POLLIN)
-            for patience_ms in (
-                0,
-                100,
-                100,
-            ):  # who speaks unasked says its last words and ends, or it was a notice
+            # Who speaks unasked says its last words and ends soon after, or it was a notice.
+            for patience_ms in (0, 100, 100):
                 if not poll.poll(patience_ms):
                     break
                 self.conn.pgconn.consume_input()

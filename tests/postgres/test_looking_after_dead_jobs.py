@@ -7,6 +7,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -101,25 +102,31 @@ def test_an_action_on_many_needs_a_filter_or_the_word_all(client: Client, dsn: s
     assert client.retry_dead(all=True).done == 2
 
 
-def test_many_are_retried_step_by_step_and_what_fails_half_way_goes_on_later(
-    client: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dead, "BATCH_JOBS", 3)
-    ids = dead_jobs(dsn, 10)
+@contextmanager
+def cut_at(client: Client, query: str, nth: int) -> Iterator[None]:
+    """Cut the connection at the nth of these calls, which has to end what is done inside."""
     calls = 0
     plain = client._run
 
     def cut(call: Any, conn: Any) -> Any:
         nonlocal calls
-        calls += call.query == "retry_dead"
-        if calls == 3:
+        calls += call.query == query
+        if calls == nth:
             raise ConnectionError("cut")
         return plain(call, conn)
 
-    monkeypatch.setattr(client, "_run", cut)
-    with pytest.raises(ConnectionError):
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(ConnectionError):
+        patched.setattr(client, "_run", cut)
+        yield
+
+
+def test_many_are_retried_step_by_step_and_what_fails_half_way_goes_on_later(
+    client: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead, "BATCH_JOBS", 3)
+    ids = dead_jobs(dsn, 10)
+    with cut_at(client, "retry_dead", 3):
         client.retry_dead(queue="default")
-    monkeypatch.setattr(client, "_run", plain)
     assert [job.id for job in client.list_dead()] == ids[:5:-1]
     assert client.retry_dead(queue="default").done == 4
     with Queue(dsn) as q:
@@ -132,20 +139,8 @@ def test_many_are_moved_step_by_step_and_what_fails_half_way_goes_on_later(
     monkeypatch.setattr(dead, "BATCH_JOBS", 3)
     client.set_queue("default", dlq=False)
     ids = dead_jobs(dsn, 7)
-    calls = 0
-    plain = client._run
-
-    def cut(call: Any, conn: Any) -> Any:
-        nonlocal calls
-        calls += call.query == "move_ended_to_dead"
-        if calls == 2:
-            raise ConnectionError("cut")
-        return plain(call, conn)
-
-    monkeypatch.setattr(client, "_run", cut)
-    with pytest.raises(ConnectionError):
+    with cut_at(client, "move_ended_to_dead", 2):
         client.move_to_dead(queue="default")
-    monkeypatch.setattr(client, "_run", plain)
     assert [job.id for job in client.list_dead()] == ids[2::-1]
     assert client.move_to_dead(queue="default").done == 4
     assert [job.id for job in client.list_dead()] == ids[::-1]
