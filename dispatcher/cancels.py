@@ -77,4 +77,4 @@ class Cancels:
                     AttemptCancelled(row.worker, row.incarnation, row.receipt_id, row.nonce, row.index)
                 ),
             ]
-            self._desk.note(logging.INFO, notes.JOB_CANCELLED, job_id=row.job_id, found="on a page")
+            self._desk.note(logging.INFO, notes.ATTEMPT_CLOSED, job_id=row.job_id, by="a cancel or a rescue")

@@ -9,6 +9,7 @@ JOBS_RECALLED = "jobs.recalled"
 JOBS_RETURNED = "jobs.returned"
 JOBS_ADRIFT = "jobs.adrift"
 JOB_CANCELLED = "job.cancelled"
+ATTEMPT_CLOSED = "attempt.closed"  # cancelled unheard, or rescued: it still ran here
 STORE_AWAY = "store.away"
 STORE_BACK = "store.back"
 STORE_REFUSED = "store.refused"

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from awa_pool.errors import ConfigError
 
-from . import admin, callbacks, dlq, enqueuing, maintaining, migrating, queues, rebasing
+from . import callbacks, dlq, enqueuing, jobs, maintaining, migrating, queues, rebasing, settings, status
 from .demo import demo
 from .entry import OK, STATUSES
 from .pool import pool
@@ -36,12 +36,12 @@ _NAMED: dict[str, Callable[..., Any]] = {
     "maintain": maintaining.maintain,
     "callbacks": callbacks.callbacks,
     "enqueue": enqueuing.enqueue,
-    "status": admin.status,
-    "jobs": admin.list_jobs,
-    "job": admin.show_job,
-    "cancel": admin.cancel,
-    "retry": admin.retry,
-    "config": admin.settings,
+    "status": status.status,
+    "jobs": jobs.list_jobs,
+    "job": jobs.show_job,
+    "cancel": jobs.cancel,
+    "retry": jobs.retry,
+    "config": settings.settings,
     "demo": demo,
 }
 for _name, _command in _NAMED.items():
@@ -100,8 +100,8 @@ def _print_more_help() -> None:
     for name, about in {**abouts, **{name: group.info.help for name, (group, _) in _GROUPS.items()}}.items():
         commands.add_row(f"  awa-pool {name}", str(about).strip().splitlines()[0])
     statuses = Table.grid(padding=(0, 3))
-    for status, meaning in STATUSES:
-        statuses.add_row(f"  {status}", meaning)
+    for code, meaning in STATUSES:
+        statuses.add_row(f"  {code}", meaning)
     out.print("[bold]Commands[/bold] (each has its own --help)")
     out.print(commands)
     out.print("\n[bold]Exit statuses[/bold]")

@@ -28,12 +28,14 @@ from awa_pool.store.unique import key_state
 from awa_pool.units import parse_duration
 
 from . import render
-from .admin import JobId, checked_id, job_number, print_job, store_of
 from .app_facts import declared_queues
 from .database import at_a_terminal
 from .entry import FAILED, OK
+from .job_view import print_job
+from .jobs import JobId, checked_id, job_number
 from .options import App, DataDir, Dsn, Embedded, Json, Schema, number
-from .unknown_queues import warn_of_unknown_queue
+from .stores import store_of
+from .unknown_queues import warn_of_unheard_queue, warn_of_unknown_queue
 
 SAMPLE_JOBS = 5
 SHOWN_REFUSALS = 20
@@ -75,6 +77,8 @@ def list_dead(
     start = None if cursor is None else _cursor(cursor)
     with store_of(dsn=dsn, schema=schema, embedded=embedded, data_dir=data_dir, app=app) as store:
         rows = store.run(dead.list_dead(chosen, limit, start))
+        if not rows and queue is not None:
+            warn_of_unheard_queue(store, queue)
     if as_json:
         for row in rows:
             render.print_json(row)
@@ -248,6 +252,8 @@ def _agreed(
         return None
     print(_counted(count, "dead" if state is None else state), file=sys.stderr)
     if not count.jobs:
+        if chosen.queue is not None:
+            warn_of_unheard_queue(store, chosen.queue)
         if as_json:
             _print_result(BulkResult())
         return None

@@ -17,9 +17,10 @@ from awa_pool.store.store import Store
 from awa_pool.units import parse_duration, write_duration
 
 from . import render
-from .admin import queue_table, store_of
 from .app_facts import declared_queues
 from .options import App, DataDir, Dsn, Embedded, Json, Schema
+from .status import queue_table
+from .stores import store_of
 
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name", show_default=False)]
 _NONE = ("none", "default")

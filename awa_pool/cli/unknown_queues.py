@@ -1,4 +1,4 @@
-"""A warning for jobs that are put into a queue of which nobody has heard: they would wait there for a pool."""
+"""Warnings of a queue of which nobody has heard: jobs put there would wait for a pool, and none are found there."""
 
 from __future__ import annotations
 
@@ -6,18 +6,31 @@ import sys
 from collections.abc import Iterable
 
 from awa_pool.store.store import Store
-from awa_pool.supervisor.queue_names import unknown_queue
+from awa_pool.supervisor.queue_names import unheard_queue, unknown_queue
 from awa_pool.visible import visible
 
-from .admin import pool_state
+from .status import pool_state
 
 
 def warn_of_unknown_queue(store: Store, queue: str, declared: Iterable[str]) -> None:
     """Say on standard error that no living pool serves a queue and nothing knows it; `declared` are those of the app."""
-    known = {*declared, *store.known_queues()}
+    known = {*declared, *_heard_of(store)}
+    if queue not in known:
+        print(f"awa-pool: {visible(unknown_queue(queue, known))}", file=sys.stderr)
+
+
+def warn_of_unheard_queue(store: Store, queue: str) -> None:
+    """Say on standard error that the database has never heard of a queue in which jobs were looked for."""
+    known = _heard_of(store)
+    if queue not in known:
+        print(f"awa-pool: {visible(unheard_queue(queue, known))}", file=sys.stderr)
+
+
+def _heard_of(store: Store) -> set[str]:
+    """Return the queues that jobs, settings or living pools name."""
+    known = set(store.known_queues())
     for pool in store.runtimes():
         names = pool.info.get("queues")
         if pool_state(pool) == "alive" and isinstance(names, list):  # other software may write anything there
             known.update(name for name in names if isinstance(name, str))
-    if queue not in known:
-        print(f"awa-pool: {visible(unknown_queue(queue, known))}", file=sys.stderr)
+    return known

@@ -11,9 +11,17 @@ from .events import AskKnownQueues, Command, Log
 
 def unknown_queue(name: str, known: Iterable[str]) -> str:
     """Say that nothing knows a queue, with the nearest name that something does."""
+    return f"no task, job or setting knows the queue {name[:80]!r}: {_hint(name, known)}"
+
+
+def unheard_queue(name: str, known: Iterable[str]) -> str:
+    """Say that the database knows no such queue, with the nearest name that it does."""
+    return f"no job, setting or living pool names the queue {name[:80]!r}: {_hint(name, known)}"
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, sorted(set(known)), 1)
-    hint = f"did you mean {near[0]!r}?" if near else "is it misspelt?"
-    return f"no task, job or setting knows the queue {name[:80]!r}: {hint}"
+    return f"did you mean {near[0]!r}?" if near else "is it misspelt?"
 
 
 class QueueNames:

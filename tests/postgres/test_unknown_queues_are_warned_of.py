@@ -66,3 +66,24 @@ def test_a_queue_that_nothing_knows_is_named_on_standard_error(
     told = capfd.readouterr()
     assert told.err == f"awa-pool: no task, job or setting knows the queue {words[-1]!r}: {hint}\n"
     assert "job" in told.out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("jobs",),
+        ("jobs", "--json"),
+        ("dlq", "list"),
+        ("dlq", "retry", "--yes"),
+        ("dlq", "purge", "--dry-run"),
+        ("dlq", "move"),
+    ],
+)
+def test_nothing_found_in_a_queue_that_the_database_does_not_know_is_said_to_be_a_name_misspelt(
+    dead: str, words: tuple[str, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--queue", "usd"]) == 0
+    said = "awa-pool: no job, setting or living pool names the queue 'usd': did you mean 'used'?"
+    assert said in capfd.readouterr().err.splitlines()
+    assert main([*words, "--queue", "served"]) == 0  # a queue without a job is right as it is
+    assert "no job, setting" not in capfd.readouterr().err

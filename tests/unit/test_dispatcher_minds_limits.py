@@ -7,6 +7,7 @@ from typing import Any
 from dispatcher_world import FakeLane, World
 
 from awa_pool.dispatcher.events import Notified, Settings
+from awa_pool.dispatcher.notes import ATTEMPT_CLOSED, JOB_CANCELLED
 from awa_pool.events import SupervisorSaid
 from awa_pool.messages import AttemptCancelled, CancelJob, EndAttempts, WorkerGone
 
@@ -88,6 +89,7 @@ def test_what_a_page_shows_running_and_the_database_has_closed_is_cancelled_with
     assert CancelJob(job_id, 1) in lane.inbox
     news = AttemptCancelled(lane.worker, lane.incarnation, receipt_id, -receipt_id, index)
     assert news in cancel_news(world)
+    assert {note.event for note in world.notes} & {JOB_CANCELLED, ATTEMPT_CLOSED} == {ATTEMPT_CLOSED}
 
 
 def test_what_runs_and_is_open_in_the_database_is_left_alone():
