@@ -165,6 +165,14 @@ def exhaust(conn: Session, *slots: int) -> None:
     )
 
 
+def exhaust_first_slot(conn: Session) -> None:
+    """Let one job pass through slot 0, seal it and wait until it is exhausted."""
+    enqueue(conn)
+    finish_all(conn, claim(conn))
+    call(conn, "rotate(0, null)")
+    exhaust(conn, 0)
+
+
 def state(conn: Session, slot: int) -> str:
     """The state of a slot."""
     return str(value(conn, "select state from awa_pool.slots where slot = %s", slot))

@@ -14,6 +14,7 @@ from ring_rig import (
     complete,
     enqueue,
     exhaust,
+    exhaust_first_slot,
     finish_all,
     ids,
     note,
@@ -73,10 +74,7 @@ def test_a_slot_goes_round(dsn: str) -> None:
 
 def test_history_is_kept_by_size_too(dsn: str) -> None:
     with session(dsn) as conn:
-        enqueue(conn)
-        finish_all(conn, claim(conn))
-        call(conn, "rotate(0, null)")
-        exhaust(conn, 0)
+        exhaust_first_slot(conn)
         assert call(conn, "prune(3600, 1)") == "emptied 0"
 
 
@@ -110,10 +108,7 @@ def test_a_slot_is_not_given_up_while_a_producer_could_still_write_there(dsn: st
 @pytest.mark.parametrize("life", ["exhausted", "free"])
 def test_a_late_row_reopens_its_slot(dsn: str, life: str) -> None:
     with session(dsn) as conn:
-        enqueue(conn)
-        finish_all(conn, claim(conn))
-        call(conn, "rotate(0, null)")
-        exhaust(conn, 0)
+        exhaust_first_slot(conn)
         if life == "free":
             call(conn, "prune(0, 0)")
         assert state(conn, 0) == life
@@ -130,10 +125,7 @@ def test_a_late_row_reopens_its_slot(dsn: str, life: str) -> None:
 
 def test_prune_sees_a_row_that_came_after_the_slot_was_exhausted(dsn: str) -> None:
     with session(dsn) as conn:
-        enqueue(conn)
-        finish_all(conn, claim(conn))
-        call(conn, "rotate(0, null)")
-        exhaust(conn, 0)
+        exhaust_first_slot(conn)
         conn.execute(
             "insert into awa_pool.jobs_ready (kind, args, queue, slot) values ('k', '{}', 'late', 0)"
         )
@@ -142,10 +134,7 @@ def test_prune_sees_a_row_that_came_after_the_slot_was_exhausted(dsn: str) -> No
 
 def test_prune_yields_at_once_to_whoever_uses_the_slot(dsn: str) -> None:
     with session(dsn) as conn, session(dsn, autocommit=False) as reader:
-        enqueue(conn)
-        finish_all(conn, claim(conn))
-        call(conn, "rotate(0, null)")
-        exhaust(conn, 0)
+        exhaust_first_slot(conn)
         reader.execute("select count(*) from awa_pool.jobs_ready_0")
         conn.execute("set lock_timeout = '10s'")
         began_s = time.monotonic()
@@ -157,10 +146,7 @@ def test_prune_yields_at_once_to_whoever_uses_the_slot(dsn: str) -> None:
 
 def test_no_heartbeat_waits_while_prune_waits_for_a_key(dsn: str) -> None:
     with session(dsn) as conn, session(dsn, autocommit=False) as holder, session(dsn) as beating:
-        enqueue(conn)
-        finish_all(conn, claim(conn))
-        call(conn, "rotate(0, null)")
-        exhaust(conn, 0)
+        exhaust_first_slot(conn)
         conn.execute(
             "insert into awa_pool.jobs_finished (job_id, queue, priority, kind, args, run_at, created_at, state, unique_key,"
             " unique_states, finalized_at) values (9, 'a', 2, 'k', '{}', now(), now(), 'failed', '\\x0102030405060708090a0b0c0d0e0f10', 255,"
@@ -182,10 +168,7 @@ def test_no_heartbeat_waits_while_prune_waits_for_a_key(dsn: str) -> None:
 
 def test_a_claim_that_finds_nothing_waits_for_no_prune_of_another_slot(dsn: str) -> None:
     with session(dsn) as conn, session(dsn, autocommit=False) as pruning:
-        enqueue(conn)
-        finish_all(conn, claim(conn))
-        call(conn, "rotate(0, null)")
-        exhaust(conn, 0)
+        exhaust_first_slot(conn)
         assert call(pruning, "prune(0, 1000000000)") == "emptied 0"
         conn.execute("set lock_timeout = '2s'")
         assert note(conn) == "empty"
@@ -197,10 +180,7 @@ def test_a_claim_that_finds_nothing_waits_for_no_prune_of_another_slot(dsn: str)
 
 def test_an_open_claim_and_finish_hold_up_their_own_slot_only(dsn: str) -> None:
     with session(dsn) as conn, session(dsn, autocommit=False) as slow:
-        enqueue(conn)
-        finish_all(conn, claim(conn))
-        call(conn, "rotate(0, null)")
-        exhaust(conn, 0)
+        exhaust_first_slot(conn)
         enqueue(conn, 2)
         (receipt,) = claim(slow)
         complete(slow, (receipt, 1))
