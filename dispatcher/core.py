@@ -129,7 +129,7 @@ class Dispatcher:
         Ask after the last of the events that have come: until that time timers are looked at no more.
         """
         due = [
-            None if self.claiming.stopped else self.recalls.due_s(),
+            None if self.leaving.cut else self.recalls.due_s(),
             self.departures.due_s() if self.audit.recovered else None,
             self.desk.resend_due_s(),
             self._hello_s,
@@ -377,7 +377,7 @@ class Dispatcher:
         resend_s = self.desk.resend_due_s()
         if resend_s is not None and now_s >= resend_s:
             self.desk.resend_endings()
-        if not self.claiming.stopped:
+        if not self.leaving.cut:
             self.recalls.check()
         self.leaving.check()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -61,6 +62,30 @@ def test_short_jobs_are_completed_while_a_long_one_among_them_holds_its_interpre
     wait_until("all short jobs are completed", all_completed(client, 500))
     Path(f"{path}.go").touch()
     wait_until("the long job is completed", all_completed(client, 501))
+
+
+def test_short_jobs_behind_long_ones_go_back_at_once_when_the_pool_drains(
+    tmp_path: Path, client: Client, running: PoolProcess
+) -> None:
+    paths = [tmp_path / "first", tmp_path / "second"]
+    for path in paths:
+        hold = InsertRequest(args=supervised.Act("hold", LONG_S, str(path)), kind="act")
+        client.insert_many([*(short() for _ in range(10)), hold, *(short() for _ in range(30))])
+    wait_until("both workers hold a long job", lambda: all(path.exists() for path in paths))
+    running.signal(signal.SIGTERM)
+
+    def only_long_ones_run() -> bool:
+        rows = client.queue_stats()
+        return (
+            sum(row.running for row in rows) == 2
+            and sum(row.available + row.completed for row in rows) == 380
+        )
+
+    wait_until("all others are claimable or completed", only_long_ones_run, 5.0)  # a drain may take 25 s
+    assert running.process.poll() is None
+    for path in paths:
+        Path(f"{path}.go").touch()
+    assert running.ended() == 0
 
 
 def test_a_transaction_that_enqueued_and_stays_open_delays_nobody_elses_job(

@@ -380,6 +380,21 @@ def test_a_claim_that_the_database_has_is_awaited_and_what_it_brings_is_given_ba
     assert world.exited and list(world.available) == [1] and not world.open_rows()
 
 
+def test_a_drain_gives_back_what_stands_behind_a_long_job_though_its_worker_cannot_answer():
+    world = ready_world(10, workers=1)
+    (busy,) = lanes(world)
+    read_all(world, busy)
+    world.work(busy)  # starts the first of its chunk, which will not end
+    assert busy.running and busy.waiting
+    world.step(SupervisorSaid(Stop(600.0, "test", 600.0)))
+    began_s = world.now_s
+    while len(world.available) < 9 and world.now_s < began_s + 1.0:
+        world.tick(max(0.001, (world.core.next_tick_s() or 0.0) - world.now_s))
+        run(world)
+    assert len(world.available) == 9 and not world.exited
+    assert sum(row.open_mask.bit_count() for row in world.open_rows()) == 1
+
+
 def leaving_with_a_result_unwritten(**stop: float) -> World:
     """A world on its way out, without workers; the finalizer cannot write what a dead worker had."""
     world = ready_world(1, workers=1)
