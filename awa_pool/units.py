@@ -53,7 +53,9 @@ def parse_size(text: str) -> int:
 
 def write_duration(seconds: float) -> str:
     """Return a duration so that `parse_duration` reads it back, in the largest unit that needs no fraction."""
-    for unit in ("h", "m", "s"):
+    for unit in ("d", "h", "m", "s"):
+        if unit == "d" and seconds < 2 * _SECONDS["d"]:
+            continue  # a day is known as 24h
         if seconds >= _SECONDS[unit] and not seconds % _SECONDS[unit]:
             return f"{seconds / _SECONDS[unit]:.0f}{unit}"
     return f"{seconds:g}s" if seconds >= 1 or not seconds else f"{seconds * 1000:g}ms"

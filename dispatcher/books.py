@@ -84,6 +84,10 @@ class Receipt:
         self.claimed_s = 0.0
         self.size_bytes = 0
 
+    def ids_of(self, mask: int) -> list[int]:
+        """Return the ids of these attempts' jobs."""
+        return [self.job_ids[index] for index in bits(mask)]
+
     @property
     def adrift(self) -> int:
         """Open bits that nobody is known to hold."""

@@ -39,6 +39,7 @@ class Database:
     def __init__(self, thread: StoreThread, runtime_id: str) -> None:
         self._thread = thread
         self._runtime_id = runtime_id
+        self._listener_lost = False
 
     def ask(self, command: Command) -> None:
         """Queue a question, or take one back; the answer comes through the mailbox."""
@@ -65,8 +66,7 @@ class Database:
                 return left, [queue for queue in queues if queue not in known]
         raise TypeError(f"{type(command).__name__} is no question to the database")
 
-    @staticmethod
-    def event(answer: Any) -> Event | None:
+    def event(self, answer: Any) -> Event | None:
         """Translate what lay in the mailbox; None for what the core need not know."""
         match answer:
             case StoreAnswered(Claim(request), (claimed, took_s)):
@@ -92,8 +92,16 @@ class Database:
                         notes.LISTENER_DEAF,
                         extra={"event": notes.LISTENER_DEAF},
                     )
+                elif self._listener_lost:
+                    _log.info(
+                        "%s notifications come again",
+                        notes.LISTENER_BACK,
+                        extra={"event": notes.LISTENER_BACK},
+                    )
+                self._listener_lost = False
                 return Hearing(not pooled)
             case ListenerLost(error):
+                self._listener_lost = True
                 _log.warning(
                     "%s jobs are found by polling until notifications come again: %s",
                     notes.LISTENER_LOST,

@@ -95,12 +95,18 @@ class Departures:
             desk.lanes.remove(lane)
             peers.append(lane.peer)
         lost = returned = waited = 0
+        ids: list[int] = []
         for receipt_id in held.keys() | ran.keys() | gone.marks.keys():
             receipt = desk.books.get(receipt_id)
             if receipt is not None:
                 mine = held.get(receipt_id, 0) | receipt.adrift & gone.marks.get(receipt_id, (0, 0))[0]
                 some = self._end(receipt, mine, ran.get(receipt_id, 0), gone)
-                lost, returned, waited = lost + some[0], returned + some[1], waited + some[2]
+                lost, returned, waited = (
+                    lost + some[0].bit_count(),
+                    returned + some[1].bit_count(),
+                    waited + some[2],
+                )
+                ids += receipt.ids_of(some[0] | some[1])
         if not gone.charged:
             self.lost += lost
         if peers or lost or returned:  # a new dispatcher is told of those who died before its time, too
@@ -112,12 +118,13 @@ class Departures:
                 jobs_lost=lost,
                 jobs_returned=returned,
                 of_them_waited=waited,
+                **({"job_ids": notes.some_of(ids)} if ids else {}),
             )
         return peers
 
     def _end(self, receipt: Receipt, held: int, ran: int, gone: _Gone) -> tuple[int, int, int]:
-        """Completed bits completed, started ones are lost, the rest goes back; returns counts: lost, returned, and of
-        these what waited for callbacks.
+        """Completed bits completed, started ones are lost, the rest goes back; returns lost, returned, and of these how
+        many waited for callbacks.
 
         What waited ran no code of its own, so the worker did not die of it: it goes back, and no attempt is used. A worker that was killed for certain attempts loses just these: what ran beside them goes back unharmed.
 
@@ -137,7 +144,7 @@ class Departures:
         for reason, mask in gone.charged.get(receipt.receipt_id, {}).items():
             lost |= desk.end(receipt, cut & mask, Outcome.LOST, _charge(message, reason))
         returned = desk.end(receipt, mine & ~(completed | lost), Outcome.RETURN)
-        return lost.bit_count(), returned.bit_count(), (returned & waited).bit_count()
+        return lost, returned, (returned & waited).bit_count()
 
 
 def _charge(message: WorkerGone, reason: str) -> dict[str, Any]:

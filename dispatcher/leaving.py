@@ -34,6 +34,7 @@ class Leaving:
         self._cut_s: float | None = None
         self._leave_s: float | None = None
         self._away_s = 0.0
+        self._at_once = False
         self.cut = False
         """The time to drain is over: what had not ended was given back."""
 
@@ -66,11 +67,12 @@ class Leaving:
             for lane in desk.lanes:
                 if lane.jobs:
                     desk.recall(lane)
-            desk.note(weight(desk.books.jobs), notes.DRAINING, jobs=desk.books.jobs, drain_s=drain_s)
+            desk.note(weight(desk.books.jobs), notes.DRAINING, jobs=desk.books.jobs, drain_s=round(away_s, 1))
         self.check()
 
     def stop_now(self) -> None:
         """Give everything back and leave."""
+        self._at_once = True
         self.stop(0.0, 0.0)
         if self._leave_s is not None:
             self._leave_s = min(self._leave_s, self._desk.now_s + HASTE_S)
@@ -86,11 +88,17 @@ class Leaving:
         desk = self._desk
         self.cut = True
         self._departures.check(at_once=True)
+        reason = "the pool ends at once" if self._at_once else "the drain time is over"
         jobs = 0
+        ids: list[int] = []
         for receipt in desk.books:
-            jobs += desk.end(receipt, receipt.open & ~receipt.ran, Outcome.RETURN).bit_count()
+            cut = desk.end(receipt, receipt.open & ~receipt.ran, Outcome.RETURN)
+            jobs += cut.bit_count()
+            ids += receipt.ids_of(cut)
         if jobs:
-            desk.note(logging.WARNING, notes.JOBS_RETURNED, jobs=jobs, reason="the drain time is over")
+            desk.note(
+                logging.WARNING, notes.JOBS_RETURNED, jobs=jobs, reason=reason, job_ids=notes.some_of(ids)
+            )
 
     def over(self) -> bool:
         """Say whether nothing is left to wait for, or no time."""

@@ -88,6 +88,10 @@ def run_words(words: list[str]) -> int:
 def _refuse_misplaced_command(words: list[str]) -> None:
     """Tell a misspelt or misplaced command from an app, which always has a colon."""
     if words and not words[0].startswith("-") and ":" not in words[0]:
+        if "." in words[0] or "/" in words[0]:
+            raise ConfigError(
+                f"{words[0][:80]!r} names no client; write MODULE:CLIENT with a colon, such as shop.jobs:client"
+            )
         near = difflib.get_close_matches(words[0], COMMANDS, 1)
         hint = f"; did you mean {near[0]!r}?" if near else f" ({', '.join(COMMANDS)})"
         raise ConfigError(f"{words[0][:80]!r} is neither an app, MODULE:CLIENT, nor a command{hint}")

@@ -324,4 +324,6 @@ def _table(rows: list[DeadJob]) -> Any:
         for r in rows
     ]  # fmt: skip
     columns = ("id", "kind", "queue", "attempt", "died", "reason", "error", "args")
-    return render.table("", columns, cells, right=("id", "attempt"))
+    return render.table(
+        columns, cells, ("id", "attempt"), text=("error", "args"), spare=("attempt", "died", "reason")
+    )

@@ -104,7 +104,7 @@ def jobs_table(rows: Sequence[JobRow]) -> Iterator[Any]:
         for r in rows
     ]  # fmt: skip
     columns = ("id", "kind", "queue", "state", "attempt", "due", "last error or progress")
-    yield render.table("", columns, cells, right=("id", "attempt"))
+    yield render.table(columns, cells, ("id", "attempt"), text=("last error or progress",), spare=("due",))
     if any(str(row[-1] or "").endswith("…") for row in cells):
         yield "…: awa-pool job ID shows all of it"
 

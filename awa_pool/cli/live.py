@@ -18,7 +18,7 @@ STYLES = {"busy": "green", "idle": "", "waiting": "", "booting": "yellow", "star
 OTHER_LINES = 7  # head, headings, foot, and room for what is printed above
 MOST_QUEUES = 8
 _BAD = ("fail", "lost", "deadline_exceeded")
-_WIDTHS = {"worker": 6, "pid": 7, "state": 8, "job": 24, "for": 6, "jobs done": 10, "memory": 8}
+_WIDTHS = {"worker": 6, "pid": 7, "state": 8, "job": 22, "for": 6, "jobs done": 10, "memory": 8}
 
 
 class LiveView:
@@ -116,7 +116,7 @@ def _queues(queues: tuple[QueueView, ...]) -> Table:
     made = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("queue", "available", "running", "waiting", "later", "dead", "oldest"):
         left = name == "queue"
-        made.add_column(name, justify="left" if left else "right", no_wrap=True, min_width=24 if left else 9)
+        made.add_column(name, justify="left" if left else "right", no_wrap=True, min_width=14 if left else 7)
     for queue in queues:
         made.add_row(
             Text(render.plain(queue.queue) + (" (paused)" if queue.paused else "")),

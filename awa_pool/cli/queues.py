@@ -79,7 +79,7 @@ def list_queues(
         (r.queue, f"since {render.moment(r.paused_at)}" if r.paused else "no", *_settings(r)) for r in rows
     ]
     columns = ("queue", "paused", "deadline", "dead letters", "kept for")
-    render.console().print(render.table("", columns, cells))
+    render.console().print(render.table(columns, cells))
 
 
 def set_queue(
@@ -149,7 +149,7 @@ def _of_a_known_queue(store: Store, act: Any, queue: str, app: str | None) -> No
         known = sorted({*declared, *(row.queue for row in store.queues())})
         near = difflib.get_close_matches(queue, known, 1)
         names = ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
-        hint = f"; did you mean {near[0]!r}?" if near else f" (known: {names or 'none'})"
+        hint = f" (did you mean {near[0]!r}?)" if near else f" (known: {names or 'none'})"
         raise ConfigError(
             f"no job, task or setting knows the queue {queue[:80]!r}{hint}; "
             "a new one is known by the app whose tasks name it (--app), or by a setting of its own (awa-pool queue set)"

@@ -15,7 +15,9 @@ from rich.text import Text
 
 from awa_pool.visible import visible
 
-WIDE = 200  # columns when the output is not a terminal
+GAP = 2  # between columns
+LEAST_TEXT = 20  # what a column of text should have
+WIDE = 1000  # columns when the output is not a terminal: a row stays one line, which grep finds whole
 
 
 def console(file: IO[str] | None = None) -> Console:
@@ -68,14 +70,40 @@ def size(amount_bytes: float | None) -> str:
 
 
 def table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    right: Sequence[str] = (),
+    *,
+    text: Sequence[str] = (),
+    spare: Sequence[str] = (),
 ) -> Table:
-    """Build a table; columns named in `right` are set flush right, cells are never read as markup."""
-    made = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        made.add_column(name, justify="right" if name in right else "left", overflow="fold")
-    for row in rows:
-        made.add_row(*(cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row))
+    """Build a table; columns named in `right` are set flush right, cells are never read as markup.
+
+    Where the terminal is too narrow, columns named in `spare` are left out, the first of them first; then those in
+    `text` are broken between words. Others are cut, with `…`, only when nothing else helps.
+    """
+    cells = [[cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row] for row in rows]
+    widths = [
+        0 if name in text else max([len(name), *(row[at].cell_len for row in cells)])
+        for at, name in enumerate(columns)
+    ]
+    shown = list(range(len(columns)))
+    for name in spare:
+        if sum(widths[at] + GAP for at in shown) + len(text) * LEAST_TEXT - GAP <= console().width:
+            break
+        shown.remove(columns.index(name))
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for at in shown:
+        name = columns[at]
+        breaks = name in text
+        made.add_column(
+            name,
+            justify="right" if name in right else "left",
+            no_wrap=not breaks,
+            overflow="fold" if breaks else "ellipsis",
+        )
+    for row in cells:
+        made.add_row(*(row[at] for at in shown))
     return made
 
 

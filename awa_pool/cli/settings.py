@@ -33,7 +33,7 @@ def settings(
             )
         return
     rows = [(_as_written(name), _setting(config, name), source) for name, source in sources.items()]
-    render.console().print(render.table("", ("setting", "value", "source"), rows))
+    render.console().print(render.table(("setting", "value", "source"), rows, text=("value", "source")))
 
 
 def _as_written(name: str) -> str:

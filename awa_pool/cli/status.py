@@ -99,7 +99,9 @@ def queue_table(rows: list[inspecting.QueueStats]) -> Any:
         "completed",
         "dead",
     )
-    made = render.table("", ("queue", *names, "oldest"), cells, right=(*names, "oldest"))
+    # On a narrow terminal: the states that no job is in, but for what everybody looks for.
+    nowhere = [name for name in names[2:] if not any(getattr(row, name) for row in rows)]
+    made = render.table(("queue", *names, "oldest"), cells, (*names, "oldest"), spare=nowhere)
     if capped:
         made.caption = "~: estimated, or counted up to a cap"
     return made
@@ -136,4 +138,4 @@ def _pool_table(rows: list[inspecting.RuntimeRow]) -> Any:
         for r in rows
     ]  # fmt: skip
     columns = ("host", "pid", "state", "workers", "heartbeat", "started", "runtime")
-    return render.table("", columns, cells, right=("pid", "workers"))
+    return render.table(columns, cells, ("pid", "workers"), spare=("runtime", "started"))

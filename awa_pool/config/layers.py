@@ -66,6 +66,10 @@ def _from_file(path: Path, table: dict[str, Any], values: dict[str, Any], source
             raise ConfigError(
                 f"{label}: an address may hold a password; write it as {variable_of(setting.name)}"
             )
+        if setting.name in values:
+            raise ConfigError(
+                f"{label}: {sources[setting.name].rpartition(' ')[2]} says the same; leave one of them out"
+            )
         if setting.name in WITH_UNIT and not isinstance(value, str):
             raise ConfigError(f'{label}: {value!r} has no unit; write a text such as "25s" or "512MiB"')
         values[setting.name], sources[setting.name] = read_setting(setting, label, value), label

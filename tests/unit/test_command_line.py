@@ -62,6 +62,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str, status: int = 2) ->
         (["a-b:c"], "'a-b:c'"),
         (["stauts"], "did you mean 'status'"),
         (["nonsense"], "MODULE:CLIENT"),
+        (["shop.jobs"], "'shop.jobs' names no client; write MODULE:CLIENT with a colon"),
         ([], "no app given"),
         (["job", "seven"], "ID"),
         (["job"], "ID"),
@@ -208,7 +209,16 @@ def test_config_tells_programs_as_objects(
 
 @pytest.mark.parametrize(
     ("seconds", "written"),
-    [(86_400, "24h"), (90, "90s"), (300, "5m"), (0.25, "250ms"), (1.5, "1.5s"), (0, "0s")],
+    [
+        (86_400, "24h"),
+        (30 * 86_400, "30d"),
+        (86_400 * 2.5, "60h"),
+        (90, "90s"),
+        (300, "5m"),
+        (0.25, "250ms"),
+        (1.5, "1.5s"),
+        (0, "0s"),
+    ],
 )
 def test_durations_are_written_as_they_are_read(seconds: float, written: str) -> None:
     assert write_duration(seconds) == written

@@ -182,3 +182,11 @@ def client_of(dsn: str | None) -> Client:
 
 def test_each_setting_has_a_flag_and_a_variable() -> None:
     assert (flag_of("queues"), variable_of("drain_timeout_s")) == ("--queue", "AWA_POOL_DRAIN_TIMEOUT")
+
+
+def test_a_setting_that_a_file_has_in_both_spellings_is_refused(tmp_path: Path) -> None:
+    write_pyproject(tmp_path, 'drain-timeout = "5s"\ndrain_timeout = "9s"\n')
+    with pytest.raises(
+        ConfigError, match=r"drain_timeout: drain-timeout says the same; leave one of them out"
+    ):
+        load({}, environ={}, start=tmp_path)

@@ -10,7 +10,7 @@ from dispatcher_world import FakeLane, World
 from awa_pool.dispatcher.claims import FIRST_CLAIM
 from awa_pool.dispatcher.events import Claim, FinalizerSaid, Heard, Notified, OpenAttemptsRead, Settings
 from awa_pool.dispatcher.lanes import BUFFER_S, REFILL_S
-from awa_pool.dispatcher.notes import STORE_REFUSED
+from awa_pool.dispatcher.notes import DRAINING, JOBS_RETURNED, LANE_GONE, STORE_REFUSED, some_of
 from awa_pool.dispatcher.pacing import LONGEST_NAP_S, KindPace, Pacing, Poll
 from awa_pool.events import StoreIsBack, StoreLost, StoreSaysNo, SupervisorSaid, Tick, Trouble
 from awa_pool.messages import (
@@ -407,6 +407,40 @@ def leaving_with_a_result_unwritten(**stop: float) -> World:
     world.step(SupervisorSaid(Stop(1.0, "test", stop["away_s"])))
     world.tick(1.0)
     return world
+
+
+@pytest.mark.parametrize(
+    ("last", "reason"),
+    [(StopNow("again"), "the pool ends at once"), (None, "the drain time is over")],
+    ids=["a second signal", "the time"],
+)
+def test_what_is_cut_is_told_by_number_and_with_its_reason(last: StopNow | None, reason: str):
+    world = ready_world(1, workers=1)
+    (lane,) = lanes(world)
+    read_all(world, lane)
+    world.work(lane)
+    world.step(SupervisorSaid(Stop(22.0, "test", 20.0)))
+    (draining,) = [note for note in world.notes if note.event == DRAINING]
+    assert draining.fields == {"jobs": 1, "drain_s": 20.0}  # what the user has set
+    if last is not None:
+        world.step(SupervisorSaid(last))
+    world.tick(30.0)
+    (told,) = [note for note in world.notes if note.event == JOBS_RETURNED]
+    assert told.fields == {"jobs": 1, "reason": reason, "job_ids": "1"}
+
+
+def test_a_worker_that_dies_is_told_with_the_numbers_of_its_jobs():
+    world = ready_world(1, workers=1)
+    (lane,) = lanes(world)
+    read_all(world, lane)
+    world.work(lane)
+    world.step(
+        SupervisorSaid(WorkerGone(lane.worker, lane.incarnation, "killed by signal 9 (SIGKILL)", [], ""))
+    )
+    world.tick(1.0)
+    (told,) = [note for note in world.notes if note.event == LANE_GONE]
+    assert told.fields["job_ids"] == "1"
+    assert some_of([*range(30, 0, -1)]) == "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …"
 
 
 def test_a_database_that_is_away_is_not_awaited_beyond_the_time_to_drain():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from dispatcher_world import FakeLane, World
@@ -25,6 +25,7 @@ from awa_pool.messages import (
 )
 from awa_pool.store.listener import ListenerBack, ListenerLost
 from awa_pool.store.sqlstates import StoreUnavailable
+from awa_pool.store.threads import StoreThread
 
 ID = "6f1d3c1a-9b1e-4c9f-8a53-0d4f5b8f7a11"
 
@@ -345,4 +346,4 @@ def test_the_finalizer_is_told_whether_news_come_at_each_change_and_now_and_then
     ],
 )
 def test_a_listener_behind_a_pooler_counts_as_none(heard: object, works: bool) -> None:
-    assert Database.event(heard) == Hearing(works)
+    assert Database(cast(StoreThread, None), "r").event(heard) == Hearing(works)
