@@ -11,7 +11,7 @@ from typing import Any
 
 from .control import Connection, ControlPipe
 from .errors import AwaError
-from .logs import set_up_logging
+from .logs import flush_logs, set_up_logging
 from .messages import Configure, Fatal, Ready
 
 CONFIGURE_S = 600.0  # the first worker may take that long to tell the app's facts
@@ -43,10 +43,13 @@ def serve_actor(
         log.error("cannot go on: %s", error, exc_info=None if isinstance(error, AwaError) else error)
         pipe.send(Fatal(role, f"{type(error).__name__}: {error}"))
         pipe.flush(CLOSE_S)
+        flush_logs()
         os._exit(EXIT_FATAL)
     if not stayed:
+        flush_logs()
         os._exit(EXIT_ORPHANED)
     pipe.flush(CLOSE_S)
+    flush_logs()
 
 
 def say_ready(pipe: ControlPipe, role: str, incarnation: str) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from datetime import UTC, datetime
 
 import orjson
 
+from .line_writer import LineWriter
 from .visible import visible
 
 ROOT = "awa_pool"
+FLUSH_S = 1.0
+"""For so long a process that ends waits for whoever reads its log."""
 
 
 class ConsoleFormatter(logging.Formatter):
@@ -47,6 +51,51 @@ class JsonFormatter(logging.Formatter):
         return orjson.dumps(line, default=str).decode()
 
 
+class PatientHandler(logging.Handler):
+    """Writes to a descriptor without ever waiting for its reader; says how much was left out once there is room again."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__()
+        self.writer = LineWriter(fd)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Have the record written."""
+        try:
+            line = self.format(record)
+        except Exception:  # noqa: BLE001 (a record that cannot be formatted stops nobody)
+            self.handleError(record)
+            return
+        if count := self.writer.take_left_out():
+            self.writer.write(self.format(left_out(count)))
+        self.writer.write(line)
+
+
+def left_out(count: int) -> logging.LogRecord:
+    """Make the record that says how many lines nobody will see."""
+    text = f"{count} lines of the log were left out: nobody had read what was written before"
+    warning = {"name": ROOT, "levelno": logging.WARNING, "levelname": "WARNING", "process": os.getpid()}
+    return logging.makeLogRecord(warning | {"msg": text})
+
+
+def flush_logs() -> None:
+    """Wait a moment until what was logged is written: for a process that is about to end."""
+    for handler in logging.getLogger(ROOT).handlers:
+        _flush(handler)
+
+
+def _flush(handler: logging.Handler) -> None:
+    if isinstance(handler, PatientHandler):
+        handler.writer.flush(FLUSH_S)
+
+
+def _handler() -> logging.Handler:
+    """A handler for standard error, where that is a descriptor (an embedding program may have put an object there)."""
+    try:
+        return PatientHandler(sys.stderr.fileno())
+    except (AttributeError, OSError, ValueError):
+        return logging.StreamHandler(sys.stderr)
+
+
 def set_up_logging(role: str, level: str = "info", format: str = "console") -> None:
     """Log this package's lines to standard error, unless the program has set up logging of its own.
 
@@ -59,7 +108,8 @@ def set_up_logging(role: str, level: str = "info", format: str = "console") -> N
         return
     for handler in ours:
         logger.removeHandler(handler)
-    handler = logging.StreamHandler(sys.stderr)
+        _flush(handler)
+    handler = _handler()
     handler.awa_pool = True  # type: ignore[attr-defined]
     handler.setFormatter(JsonFormatter(role) if format == "json" else ConsoleFormatter(role))
     logger.addHandler(handler)

@@ -434,10 +434,13 @@ class AttemptCancelled(Message):
 
 @dataclass(frozen=True, slots=True)
 class Drained(Message):
-    """A stopping child has done all it had to do and is about to exit."""
+    """A stopping child has done all it had to do, or could, and is about to exit.
+
+    `jobs_left`: dispatcher: attempts that it could not give back."""
 
     role: str
     incarnation: str
+    jobs_left: int = 0
 
 
 @dataclass(frozen=True, slots=True)

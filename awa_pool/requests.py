@@ -36,6 +36,15 @@ class InsertRequest:
     deadline: float | timedelta | None = None
     unique_opts: dict[str, Any] | bool | None = None  # False: not unique, whatever the task says
 
+    def __post_init__(self) -> None:
+        if isinstance(
+            self.args, InsertRequest
+        ):  # a dataclass, too: it would become a job of kind `insert_request`
+            raise ValidationError(
+                "an InsertRequest is no args: give it to insert_many([…]), or its fields to insert",
+                path="args",
+            )
+
 
 _OPTIONS = frozenset(f.name for f in fields(InsertRequest)) - {"args"}
 

@@ -398,6 +398,8 @@ class Dispatcher:
             return
         self._left = True
         jobs = self.desk.books.jobs
+        # What has run is the finalizer's, which says itself what it could not store.
+        unreturned = sum((receipt.open & ~receipt.ran).bit_count() for receipt in self.desk.books)
         self.desk.note(weight(jobs), notes.DRAINED, jobs_left=jobs)
-        self.desk.out.append(ToSupervisor(Drained("dispatcher", self.settings.incarnation)))
+        self.desk.out.append(ToSupervisor(Drained("dispatcher", self.settings.incarnation, unreturned)))
         self.desk.out.append(Exit())

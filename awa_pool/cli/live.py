@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from typing import Self
 
 from rich.console import Console, Group, RenderableType
@@ -17,24 +19,38 @@ STYLES = {"busy": "green", "idle": "", "waiting": "", "booting": "yellow", "star
           "stopping": "yellow"}  # fmt: skip
 OTHER_LINES = 7  # head, headings, foot, and room for what is printed above
 MOST_QUEUES = 8
+JOIN_S = 2.0
+_log = logging.getLogger("awa_pool.supervisor")
 _BAD = ("fail", "lost", "deadline_exceeded")
 _WIDTHS = {"worker": 6, "pid": 7, "state": 8, "job": 22, "for": 6, "jobs done": 10, "memory": 8}
 
 
 class LiveView:
-    """Redraws itself with every snapshot; use as a context manager around the pool's run."""
+    """Redraws itself with every snapshot; use as a context manager around the pool's run.
+
+    A thread draws: on a terminal that was stopped (Ctrl-S) it waits, and the pool does not.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._last: PoolSnapshot | None = None
+        self._due = threading.Event()
+        self._over = False
+        self._painter = threading.Thread(target=self._draw, name="live view", daemon=True)
         self._live = Live(console=console, auto_refresh=False, transient=True,
                           redirect_stdout=False, redirect_stderr=False)  # fmt: skip
 
     def __enter__(self) -> Self:
         self._live.start()
+        self._painter.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over = True
+        self._due.set()
+        self._painter.join(JOIN_S)
+        if self._painter.is_alive():
+            return  # nobody looks: it would wait, and hold up the end of the pool
         self._live.stop()
         if self._last is not None:
             self._console.print(last_line(self._last))
@@ -42,7 +58,20 @@ class LiveView:
     def show(self, snapshot: PoolSnapshot) -> None:
         """Draw the newest picture."""
         self._last = snapshot
-        self._live.update(picture(snapshot, self._console.size.height), refresh=True)
+        self._due.set()
+
+    def _draw(self) -> None:
+        while True:
+            self._due.wait()
+            self._due.clear()
+            try:
+                if self._last is not None:
+                    self._live.update(picture(self._last, self._console.size.height), refresh=True)
+            except Exception:  # noqa: BLE001 (whatever a view raises, jobs go on)
+                _log.exception("the live picture failed; the pool goes on without it")
+                return
+            if self._over:
+                return
 
 
 def picture(snapshot: PoolSnapshot, height: int) -> RenderableType:

@@ -26,6 +26,7 @@ PREPARE_AFTER = 5
 """Calls of one kind before the session keeps its plan: a single enqueue is 50 µs cheaper by it."""
 LOOKING = "cli"
 OTHER_CLUSTER = "AW003"
+NO_SCHEMA = "3F000"
 ENCODING = "UTF8"
 """Of all that we send and read, and of the database."""
 ISOLATION = "read committed"
@@ -195,7 +196,8 @@ def refuse_mismatch(facts: SchemaFacts | None, schema: str) -> None:
     command = f"awa-pool migrate --schema {shlex.quote(schema)}"
     if facts is None:
         raise SchemaMismatch(
-            f"schema {schema} is not awa-pool's, or its migration was interrupted: run `{command}`"
+            f"schema {schema} is not awa-pool's, or its migration was interrupted: run `{command}`",
+            sqlstate=NO_SCHEMA,
         )
     if facts.version < SCHEMA_VERSION:
         raise SchemaMismatch(

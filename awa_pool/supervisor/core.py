@@ -249,8 +249,10 @@ class Supervisor:
                 return self._ready(place, child, facts, now_s)
             case Fatal(reason=reason):
                 child.fatal = reason
-            case Drained():
+            case Drained(jobs_left=jobs_left):
                 child.drained = True
+                if jobs_left and self.stopping is not None:
+                    return self.stopping.left_behind(jobs_left)
             case Idle(later=later, unknown=unknown, parked=parked) if self.stopping is None:
                 wait = f"; {later} wait for their time or in paused queues" if later else ""
                 wait += f"; {parked} wait for the answer to a callback" if parked else ""

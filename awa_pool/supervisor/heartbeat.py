@@ -23,7 +23,9 @@ if TYPE_CHECKING:  # the driver is imported on the heart's own thread, while the
 RETRY_S = 1.0
 DEPTHS_EVERY_S = 5.0
 NO_ANSWER_S = 5.0
-OTHER_CLUSTER = "AW003"  # the database's own word for it, see sql/functions/check_cluster.sql
+RESTORED = ("AW003", "3F000", "42P01", "42883")
+"""States of a database that is being restored under a pool: of another cluster (see sql/functions/check_cluster.sql), or
+without a schema, a table or a function for now."""
 _REGISTER, _BEAT, _DEPTHS, _KNOWN, _BYE = "register", "beat", "depths", "known queues", "goodbye"
 
 
@@ -206,16 +208,16 @@ class Pulse:
     def _lost(self, error: Exception) -> list[News]:
         reason = str(error)
         self.unbroken = None
-        if isinstance(error, SchemaMismatch | ConfigError) and not self._may_be_rebased(error):
+        if isinstance(error, SchemaMismatch | ConfigError) and not self._may_be_restored(error):
             return [DatabaseRefused(reason)]
         # Said once per outage, and again when it turns out that a person has to act.
         news = self.up is not False or (isinstance(error, SchemaMismatch) and self.reason != reason)
         self.up, self.reason = False, reason
         return [DatabaseAway(reason)] if news else []
 
-    def _may_be_rebased(self, error: Exception) -> bool:
-        """A restored database under a pool that has worked before: a person is at it, and the pool goes on after the rebase."""
-        return self._known and getattr(error, "sqlstate", None) == OTHER_CLUSTER
+    def _may_be_restored(self, error: Exception) -> bool:
+        """A database that is restored under a pool that has worked before: a person is at it, and the pool goes on after that."""
+        return self._known and getattr(error, "sqlstate", None) in RESTORED
 
     def _back(self) -> list[News]:
         was, self.up, self.reason = self.up, True, ""

@@ -13,7 +13,7 @@ from awa_pool import faults
 from awa_pool.config.layers import load
 from awa_pool.config.settings import PoolConfig
 from awa_pool.errors import ConfigError
-from awa_pool.logs import set_up_logging
+from awa_pool.logs import flush_logs, set_up_logging
 from awa_pool.metrics import Exporter
 from awa_pool.store.connection import check_address, shown_address
 
@@ -76,6 +76,7 @@ def _supervise(config: PoolConfig, app: App, workers: int, observer: Observer | 
             fleet.close()
             starter.close()
             run_dir.remove()
+            flush_logs()
 
 
 def run_client(client: Any, **options: Any) -> int:

@@ -14,6 +14,7 @@ CUT_GRACE_S = 1.0  # between telling a worker to give up and killing it
 CLOSE_S = 10.0  # for the dispatcher, once the workers are gone: its farewell, and a moment
 FLUSH_S = 8.0  # for the finalizer, once the dispatcher is gone
 HARD_S = 1.5  # each of these, after a second signal
+RESCUED = "after --stale-after they are rescued, which uses an attempt, and run again if they have one left"
 MOST_DISPATCHERS = 3  # lost on the way out, before the database alone has to see to what they held
 
 
@@ -129,10 +130,16 @@ class Stopping:
             place.start_at_s = None if child.cut else now_s
             held = results_held or (not child.drained and child.life is Life.STOPPING)
             if held and not child.cut and not self.needs_finalizer:
-                out.append(Log("warning", f"{results_held} results were not stored: those jobs run again"))
+                out.append(Log("warning", f"{results_held} results were not stored: {RESCUED}"))
                 if not self.hard:
                     self.status = self.status or int(ExitStatus.FAILED)
         return out
+
+    def left_behind(self, jobs: int) -> list[Command]:
+        """Say that a dispatcher had to leave with attempts in hand: the database did not take them back."""
+        if not self.hard:
+            self.status = self.status or int(ExitStatus.FAILED)
+        return [Log("warning", f"{jobs} claimed jobs could not be given back: {RESCUED}")]
 
     def _wait_for_workers(self, pool: Living, now_s: float) -> list[Command]:
         workers = [child for child in pool.children() if child.role == WORKER]

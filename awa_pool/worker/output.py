@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextvars
 import logging
 import os
+import select
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -17,10 +18,12 @@ from typing import Any, TextIO
 import orjson
 
 from awa_pool.job import Job
-from awa_pool.logs import ConsoleFormatter, JsonFormatter
+from awa_pool.logs import ConsoleFormatter, JsonFormatter, left_out
 from awa_pool.visible import visible
 
 _LINE_CAP = 64 * 1024
+ROOM_MS = 500
+"""For so long the worker waits for a reader that rests, the first time."""
 NOBODY: Any = object()
 """In the place of a task's job: what is written now is the worker's own, whatever runs beside."""
 
@@ -130,6 +133,61 @@ class JobFilter(logging.Filter):
         return True
 
 
+class WorkerHandler(logging.StreamHandler[Any]):
+    """Logs to a stream. A job's lines wait for whoever reads them, as what it prints does; the worker's own do not, as
+    nobody would end that: where there is no room, they are left out and counted."""
+
+    def __init__(self, stream: Any, tags: Tags) -> None:
+        super().__init__(stream)
+        self._tags = tags
+        self._left_out = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the record, or count it."""
+        fd = None if self._tags.current() is not None else self._descriptor()
+        if fd is None:
+            super().emit(record)
+            return
+        try:
+            line = self.format(record)
+        except Exception:  # noqa: BLE001 (as StreamHandler does)
+            self.handleError(record)
+            return
+        if not self._has_room(fd):
+            self._left_out += 1
+            return
+        if isinstance(self.stream, TaggedStream):
+            self.stream.finish_line()
+        if self._left_out:
+            count, self._left_out = self._left_out, 0
+            self._write(fd, self.format(left_out(count)))
+        self._write(fd, line)
+
+    def _descriptor(self) -> int | None:
+        try:
+            self.stream.flush()
+            return int(self.stream.fileno())
+        except (AttributeError, OSError, ValueError):  # an object that the app has put there, or closed
+            return None
+
+    def _write(self, fd: int, line: str) -> None:
+        """Write in pieces that a pipe with any room takes whole; the rest of a line for which there is none is dropped."""
+        data = line.encode(errors="backslashreplace") + b"\n"
+        for at in range(0, len(data), select.PIPE_BUF):
+            if not self._has_room(fd):
+                self._left_out += 1
+                return
+            try:
+                os.write(fd, data[at : at + select.PIPE_BUF])
+            except OSError:
+                return
+
+    def _has_room(self, fd: int) -> bool:
+        poll = select.poll()
+        poll.register(fd, select.POLLOUT)
+        return bool(poll.poll(0 if self._left_out else ROOM_MS))
+
+
 def install(settings: Mapping[str, Any]) -> Tags:
     """Tag this process's standard streams and logging; handlers the app has set up keep their formats.
 
@@ -147,7 +205,7 @@ def install(settings: Mapping[str, Any]) -> Tags:
         replaced.append((stream, tagged))
     root = logging.getLogger()
     if not root.handlers:
-        _add_root_handler(root, settings, as_json)
+        _add_root_handler(root, settings, as_json, tags)
     for handler in root.handlers:
         handler.addFilter(JobFilter(tags))
         if not isinstance(handler, logging.StreamHandler) or as_json:
@@ -165,11 +223,11 @@ def finish_lines() -> None:
             stream.finish_line()
 
 
-def _add_root_handler(root: logging.Logger, settings: Mapping[str, Any], as_json: bool) -> None:
+def _add_root_handler(root: logging.Logger, settings: Mapping[str, Any], as_json: bool, tags: Tags) -> None:
     stream = sys.stderr
     # JSON records carry the job as fields: they must not be wrapped a second time as printed text.
     bare = stream._stream if as_json and isinstance(stream, TaggedStream) else stream
-    handler = logging.StreamHandler(bare)
+    handler = WorkerHandler(bare, tags)
     role = f"worker {settings.get('worker', '')}".rstrip()
     handler.setFormatter(JsonFormatter("worker") if as_json else ConsoleFormatter(role))
     root.addHandler(handler)

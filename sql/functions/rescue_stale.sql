@@ -49,7 +49,7 @@ begin
                 array_agg(l.run_lease) as leases, array_agg('lost'::text) as outcomes,
                 array_agg(null::float8) as delays,
                 array_agg(jsonb_build_object(
-                    'error', format('the pool %s(runtime %s) that ran it is gone',
+                    'error', format('the pool %s(runtime %s) that held it is gone',
                         case when r.host is not null then format('on %s with pid %s ', r.host, r.pid) end,
                         l.runtime_id),
                     'type', 'RuntimeLost')) as errors,

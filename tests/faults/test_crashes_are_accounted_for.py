@@ -235,7 +235,7 @@ def test_a_killed_supervisor_leaves_nobody_and_another_pool_does_its_work_under_
             Path(f"{path}.go").touch()
             wait_until("it is completed", lambda: completed(client) == 1)
     assert [attempt for _, attempt, _ in lines(path)] == [1, 2]
-    assert "that ran it is gone" in errors(client, job)[0]
+    assert "that held it is gone" in errors(client, job)[0]
     with psycopg.connect(dsn) as conn:
         rows = conn.execute("select count(distinct runtime_id), count(distinct host) from awa_pool.runtimes")
         assert rows.fetchone() == (2, 1)

@@ -149,3 +149,41 @@ def test_results_wait_for_the_database_as_long_as_the_pool_has_to_drain(
             assert "did not end in time" not in running.log
         finally:
             pg_server.start()
+
+
+def test_a_pool_that_is_stopped_while_the_database_is_away_says_what_it_could_not_give_back(
+    tmp_path: Path, dsn: str, pg_server: Server
+) -> None:
+    book = tmp_path / "ledger"
+    with Client(dsn) as client:
+        client.insert(supervised.Act("hold", 60.0, path=str(book)), kind="act")
+    with pool(tmp_path, dsn, drain_timeout_s=1.0) as running:
+        running.ready()
+        wait_until("it runs", book.exists)
+        pg_server.stop(signal.SIGQUIT)
+        try:
+            running.logged("dispatcher: store.away")
+            running.signal(signal.SIGTERM)
+            assert running.ended(60.0) == 1
+            assert (
+                "1 claimed jobs could not be given back: after --stale-after they are rescued" in running.log
+            )
+        finally:
+            pg_server.start()
+
+
+def test_a_working_pool_waits_for_a_schema_that_is_gone_while_it_is_restored(
+    tmp_path: Path, dsn: str
+) -> None:
+    with pool(tmp_path, dsn, heartbeat_s=0.2) as running, psycopg.connect(dsn, autocommit=True) as conn:
+        running.ready()
+        conn.execute("alter schema awa_pool rename to elsewhere")
+        try:
+            running.logged("the database is away, the pool goes on trying: schema 'awa_pool' is missing")
+            running.logged("store.away")
+        finally:
+            conn.execute("alter schema elsewhere rename to awa_pool")
+        with Client(dsn) as client:
+            client.insert_many([InsertRequest(args=supervised.Act(), kind="act") for _ in range(20)])
+            wait_until("jobs are done again", lambda: completed(client) == 20)
+        stopped_in_time(running, 40.0)

@@ -65,7 +65,7 @@ def test_a_silent_runtimes_attempts_are_lost_and_a_living_ones_are_not(queue: Qu
         ("RuntimeLost", 1, True)
     ]
     host, pid = queue.rows("select host, pid from awa_pool.runtimes where runtime_id = %s", silent)[0]
-    assert f"the pool on {host} with pid {pid} (runtime {silent}) that ran it is gone" in errors[0]["error"]
+    assert f"the pool on {host} with pid {pid} (runtime {silent}) that held it is gone" in errors[0]["error"]
     assert queue.finish(kept.ended("completed"), lost[0].ended("completed")) == [
         ("done", "completed"), ("stale", None),
     ]  # fmt: skip

@@ -132,7 +132,7 @@ def test_a_stop_while_results_wait_to_be_written_leaves_nothing_and_the_next_poo
             process.logged("finalizer.draining held_jobs=2")
             process.process.terminate()  # nobody waits for the producer
             process.ended()
-            process.logged("2 results were not stored: those jobs run again")
+            process.logged("2 results were not stored: after --stale-after they are rescued")
         for name, job_id in jobs.items():
             row = client.get_job(job_id)
             assert row is not None and (row.state, row.attempt, row.errors) == ("available", 0, [])

@@ -160,3 +160,8 @@ def test_chunks_cover_the_call_in_order():
         (2 * CHUNK_JOBS, 1),
     ]
     assert list(chunks_of(registry(), [])) == []
+
+
+def test_a_request_is_not_taken_for_args() -> None:
+    with pytest.raises(ValidationError, match=r"args: an InsertRequest is no args: give it to insert_many"):
+        InsertRequest(args=InsertRequest(args={}, kind="k"))

@@ -4,7 +4,18 @@ import signal
 
 from supervisor_rig import Rig, account, finished, killed, started, told
 
-from awa_pool.messages import ActorReplaced, Idle, Ready, Retire, Stats, Stop, StopNow, WorkerGone, Worn
+from awa_pool.messages import (
+    ActorReplaced,
+    Drained,
+    Idle,
+    Ready,
+    Retire,
+    Stats,
+    Stop,
+    StopNow,
+    WorkerGone,
+    Worn,
+)
 from awa_pool.supervisor import events as ev
 from awa_pool.supervisor.places import FIRST_DELAY_S, MOST_FAILURES, Life
 from awa_pool.supervisor.recycling import IDLE_GRACE_S
@@ -292,6 +303,20 @@ def test_a_finalizer_that_leaves_with_results_unstored_is_told_in_the_exit_statu
     rig.says(finalizer, Stats("finalizer", finalizer.incarnation, {"held_jobs": 3}))
     out = rig.drains(finalizer)
     assert any(isinstance(c, ev.Log) and c.text.startswith("3 results were not stored") for c in out)
+    assert finished(rig.commands) == [1]
+
+
+def test_a_dispatcher_that_leaves_with_jobs_in_hand_is_told_in_the_exit_status() -> None:
+    rig = Rig(workers=1)
+    rig.all_ready()
+    rig.feed(ev.SignalCame(signal.SIGTERM, "SIGTERM"))
+    for role, number in (("worker", 1), ("maintenance", 0)):
+        rig.drains(rig.child(role, number))
+    dispatcher = rig.child("dispatcher")
+    out = rig.says(dispatcher, Drained("dispatcher", dispatcher.incarnation, 2))
+    assert any(isinstance(c, ev.Log) and c.text.startswith("2 claimed jobs could not be given") for c in out)
+    rig.dies(dispatcher, "exited", status=0)
+    rig.drains(rig.child("finalizer"))
     assert finished(rig.commands) == [1]
 
 
