@@ -69,6 +69,10 @@ class PatientHandler(logging.Handler):
             self.writer.write(self.format(left_out(count)))
         self.writer.write(line)
 
+    def flush(self) -> None:
+        """Wait a moment until all is written; `logging` asks for it when the interpreter ends."""
+        self.writer.flush(FLUSH_S)
+
 
 def left_out(count: int) -> logging.LogRecord:
     """Make the record that says how many lines nobody will see."""
@@ -78,14 +82,9 @@ def left_out(count: int) -> logging.LogRecord:
 
 
 def flush_logs() -> None:
-    """Wait a moment until what was logged is written: for a process that is about to end."""
+    """Wait a moment until what was logged is written: for a process that ends without the interpreter's farewell."""
     for handler in logging.getLogger(ROOT).handlers:
-        _flush(handler)
-
-
-def _flush(handler: logging.Handler) -> None:
-    if isinstance(handler, PatientHandler):
-        handler.writer.flush(FLUSH_S)
+        handler.flush()
 
 
 def _handler() -> logging.Handler:
@@ -108,7 +107,7 @@ def set_up_logging(role: str, level: str = "info", format: str = "console") -> N
         return
     for handler in ours:
         logger.removeHandler(handler)
-        _flush(handler)
+        handler.flush()
     handler = _handler()
     handler.awa_pool = True  # type: ignore[attr-defined]
     handler.setFormatter(JsonFormatter(role) if format == "json" else ConsoleFormatter(role))
