@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from awa_pool.dispatcher.database import Database as DispatcherDatabase
@@ -9,6 +11,7 @@ from awa_pool.errors import SchemaMismatch, StoreConflict, StoreRefused, StoreUn
 from awa_pool.events import StoreLost, Trouble, reason_of, trouble_of
 from awa_pool.finalizer.database import Database as FinalizerDatabase
 from awa_pool.store.threads import StoreLost as ConnectionLost
+from awa_pool.store.threads import StoreThread
 
 
 @pytest.mark.parametrize(
@@ -29,7 +32,7 @@ def test_each_failure_is_one_kind_of_trouble(error: Exception, trouble: Trouble)
 
 def test_a_schema_that_will_not_do_is_told_in_full_by_the_supervisor_only() -> None:
     error = SchemaMismatch("schema awa_pool has version 1: run `awa-pool migrate`")
-    for database in (DispatcherDatabase, FinalizerDatabase):
+    for database in (DispatcherDatabase(cast(StoreThread, None), "r"), FinalizerDatabase):
         lost = database.event(ConnectionLost("store", error))
         assert isinstance(lost, StoreLost) and "migrate" not in lost.error and "supervisor" in lost.error
     assert reason_of(StoreUnavailable("no route")) == "no route"

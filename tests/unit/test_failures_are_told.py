@@ -153,13 +153,13 @@ def test_the_line_names_its_own_job_whatever_runs_beside(
     monkeypatch.setattr(sys, "stderr", shown)
     monkeypatch.setattr(sys, "stdout", StringIO())
     tags = install({"log_format": form, "worker": 1})
-    tags.main_job = Job(Charge(1), 99, "other", 5, 9, "default", 2, 1, None, lambda: False)
+    tags.main_job = Job(Charge(1), 987654321, "other", 5, 9, "default", 2, 1, None, lambda: False)
     failures = Failures(tags, {"charge"})
     ending = resolve_outcome(None, ValueError("x"), attempt=1, backoff=None, rng=Random(1))
     failures.say(7, "charge", 1, 3, ending)
     if form == "json":
         assert '"job_id":7,"kind":"charge","attempt":1' in shown.getvalue()
-    assert "99" not in shown.getvalue() and "job 7, kind charge, attempt 1 of 3" in shown.getvalue()
+    assert "987654321" not in shown.getvalue() and "job 7, kind charge, attempt 1 of 3" in shown.getvalue()
     assert tags.current() is tags.main_job
 
 
