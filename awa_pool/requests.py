@@ -37,9 +37,8 @@ class InsertRequest:
     unique_opts: dict[str, Any] | bool | None = None  # False: not unique, whatever the task says
 
     def __post_init__(self) -> None:
-        if isinstance(
-            self.args, InsertRequest
-        ):  # a dataclass, too: it would become a job of kind `insert_request`
+        # A dataclass, too: it would become a job of kind `insert_request`.
+        if isinstance(self.args, InsertRequest):
             raise ValidationError(
                 "an InsertRequest is no args: give it to insert_many([…]), or its fields to insert",
                 path="args",

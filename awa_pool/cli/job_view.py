@@ -20,8 +20,6 @@ from awa_pool.units import write_duration
 from . import render, waits
 
 NOTE_CHARS = 120  # of an error or of progress, in a table
-
-
 STATE_STYLES = {"failed": "red", "cancelled": "yellow", "retryable": "yellow", "running": "green"}
 
 

@@ -37,8 +37,6 @@ def job_number(text: str) -> int:
 JobId = Annotated[
     int, typer.Argument(metavar="ID", help="The job's number", show_default=False, parser=job_number)
 ]
-
-
 JobIds = Annotated[
     list[int], typer.Argument(metavar="ID", help="Jobs by number", show_default=False, parser=job_number)
 ]
@@ -77,8 +75,9 @@ def list_jobs(
     if not rows:
         print("No such jobs.")
         return
+    out = render.console()
     for part in jobs_table(rows):
-        render.console().print(part)
+        out.print(part)
     if len(rows) == limit:
         print(f"There may be more: --before {rows[-1].id}")
 

@@ -14,13 +14,14 @@ from rich.text import Text
 from awa_pool.supervisor.snapshot import PoolSnapshot, QueueView, WorkerView
 
 from . import render
+from .terminal import JOIN_S
+
+_log = logging.getLogger("awa_pool.supervisor")
 
 STYLES = {"busy": "green", "idle": "", "waiting": "", "booting": "yellow", "starting": "yellow", "empty": "red", "stopped": "red",
           "stopping": "yellow"}  # fmt: skip
 OTHER_LINES = 7  # head, headings, foot, and room for what is printed above
 MOST_QUEUES = 8
-JOIN_S = 2.0
-_log = logging.getLogger("awa_pool.supervisor")
 _BAD = ("fail", "lost", "deadline_exceeded")
 _WIDTHS = {"worker": 6, "pid": 7, "state": 8, "job": 22, "for": 6, "jobs done": 10, "memory": 8}
 

@@ -88,8 +88,9 @@ def table(
         for at, name in enumerate(columns)
     ]
     shown = list(range(len(columns)))
+    room = console().width
     for name in spare:
-        if sum(widths[at] + GAP for at in shown) + len(text) * LEAST_TEXT - GAP <= console().width:
+        if sum(widths[at] + GAP for at in shown) + len(text) * LEAST_TEXT - GAP <= room:
             break
         shown.remove(columns.index(name))
     made = Table(box=None, pad_edge=False, header_style="bold")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -130,46 +132,43 @@ def test_a_pool_whose_schema_became_another_clusters_ends_promptly(tmp_path: Pat
         stopped_in_time(running, 40.0)
 
 
+@contextlib.contextmanager
+def holding_a_job_without_a_server(
+    folder: Path, dsn: str, server: Server, drain_timeout_s: float
+) -> Iterator[PoolProcess]:
+    """A pool in which a job runs until `ledger.go` is there, and whose server is away."""
+    book = folder / "ledger"
+    with Client(dsn) as client:
+        client.insert(supervised.Act("hold", 60.0, path=str(book)), kind="act")
+    with pool(folder, dsn, drain_timeout_s=drain_timeout_s) as running:
+        running.ready()
+        wait_until("it runs", book.exists)
+        server.stop(signal.SIGQUIT)
+        try:
+            running.logged("dispatcher: store.away")
+            yield running
+        finally:
+            server.start()
+
+
 def test_results_wait_for_the_database_as_long_as_the_pool_has_to_drain(
     tmp_path: Path, dsn: str, pg_server: Server
 ) -> None:
-    book = tmp_path / "ledger"
-    with Client(dsn) as client:
-        client.insert(supervised.Act("hold", 60.0, path=str(book)), kind="act")
-    with pool(tmp_path, dsn, drain_timeout_s=6.0) as running:
-        running.ready()
-        wait_until("it runs", book.exists)
-        pg_server.stop(signal.SIGQUIT)
-        try:
-            running.logged("dispatcher: store.away")
-            (tmp_path / "ledger.go").touch()  # its result waits with the finalizer
-            running.logged("finalizer: store.away")
-            running.signal(signal.SIGTERM)
-            assert running.ended(6.0 + 20.0) in (0, 1)  # 1: the result was not stored, the job runs again
-            assert "did not end in time" not in running.log
-        finally:
-            pg_server.start()
+    with holding_a_job_without_a_server(tmp_path, dsn, pg_server, 6.0) as running:
+        (tmp_path / "ledger.go").touch()  # its result waits with the finalizer
+        running.logged("finalizer: store.away")
+        running.signal(signal.SIGTERM)
+        assert running.ended(6.0 + 20.0) in (0, 1)  # 1: the result was not stored, the job runs again
+        assert "did not end in time" not in running.log
 
 
 def test_a_pool_that_is_stopped_while_the_database_is_away_says_what_it_could_not_give_back(
     tmp_path: Path, dsn: str, pg_server: Server
 ) -> None:
-    book = tmp_path / "ledger"
-    with Client(dsn) as client:
-        client.insert(supervised.Act("hold", 60.0, path=str(book)), kind="act")
-    with pool(tmp_path, dsn, drain_timeout_s=1.0) as running:
-        running.ready()
-        wait_until("it runs", book.exists)
-        pg_server.stop(signal.SIGQUIT)
-        try:
-            running.logged("dispatcher: store.away")
-            running.signal(signal.SIGTERM)
-            assert running.ended(60.0) == 1
-            assert (
-                "1 claimed jobs could not be given back: after --stale-after they are rescued" in running.log
-            )
-        finally:
-            pg_server.start()
+    with holding_a_job_without_a_server(tmp_path, dsn, pg_server, 1.0) as running:
+        running.signal(signal.SIGTERM)
+        assert running.ended(60.0) == 1
+        assert "1 claimed jobs could not be given back: after --stale-after they are rescued" in running.log
 
 
 def test_a_working_pool_waits_for_a_schema_that_is_gone_while_it_is_restored(
